@@ -1,0 +1,1 @@
+"""The world, behind the ports. Only `tenuto.app` wires what is here."""

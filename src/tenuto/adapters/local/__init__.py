@@ -1,0 +1,1 @@
+"""The process's own clock, ids and dice."""

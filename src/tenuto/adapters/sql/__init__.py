@@ -1,0 +1,1 @@
+"""The store, written once for two engines. Not an engine itself."""

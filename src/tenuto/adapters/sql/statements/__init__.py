@@ -1,0 +1,1 @@
+"""SQL texts, one concern a module. No Python logic."""

@@ -1,0 +1,1 @@
+"""SQLite as engine of the store: one writer thread, one reader thread."""

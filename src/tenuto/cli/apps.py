@@ -1,0 +1,176 @@
+"""Finding the user's `Tenuto` object: `--app`, `[tool.tenuto] app`, or `app.py` beside the file.
+
+Imports the user's module into this process. Whatever goes wrong in it is the user's to mend, so it
+becomes one message with the line of the user's own that raised, never our stack.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import sysconfig
+import tomllib
+import traceback
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from tenuto.model.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from tenuto.sdk.tenuto import Tenuto
+
+DEFAULT_ATTRIBUTE = "app"
+
+
+class BrokenApp(InvalidInput):
+    """The user's module cannot be used."""
+
+
+def find_app(given: str | None, file: Path | None) -> Tenuto | None:
+    """Load the app that `--app` names, else that of pyproject.toml, else `app.py` beside `file`;
+    None if there is none.
+    """
+    if given is not None:
+        return load_app(given)
+    configured = configured_app(Path.cwd())
+    if configured is not None:
+        return load_app(configured)
+    beside = (file.parent if file is not None else Path.cwd()) / "app.py"
+    return load_app(str(beside)) if beside.is_file() else None
+
+
+def configured_app(start: Path) -> str | None:
+    """`[tool.tenuto] app` of the nearest pyproject.toml at or above `start`; a path in it is
+    relative to that file.
+    """
+    for folder in (start, *start.parents):
+        path = folder / "pyproject.toml"
+        if not path.is_file():
+            continue
+        try:
+            app = tomllib.loads(path.read_text()).get("tool", {}).get("tenuto", {}).get("app")
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise BrokenApp(f"{path} cannot be read: {error}") from None
+        if app is None:
+            return None
+        if not isinstance(app, str):
+            raise BrokenApp(f'{path}: [tool.tenuto] app is no text; write "module:app"')
+        target, _ = _split(app)
+        return str(folder / app) if target.endswith(".py") else app
+    return None
+
+
+def load_app(text: str) -> Tenuto:
+    """Load `module:attribute` or `path.py[:attribute]`; the attribute defaults to `app`.
+
+    Raises:
+        BrokenApp: no such module or attribute, it is no `Tenuto`, or importing it raised.
+    """
+    from tenuto.sdk.tenuto import Tenuto
+
+    target, attribute = _split(text)
+    module = _load_file(Path(target)) if target.endswith(".py") else _load_module(target)
+    found: object = module
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            raise BrokenApp(_no_attribute(target, attribute, module))
+        found = getattr(found, name)
+    if not isinstance(found, Tenuto):
+        raise BrokenApp(
+            f"{target}:{attribute} is a {type(found).__name__}, not a Tenuto; "
+            f"write `{attribute} = Tenuto()` in it"
+        )
+    return found
+
+
+def _split(text: str) -> tuple[str, str]:
+    target, _, attribute = text.rpartition(":")
+    if not target:
+        target, attribute = text, DEFAULT_ATTRIBUTE
+    return target, attribute or DEFAULT_ATTRIBUTE
+
+
+def _load_module(name: str) -> ModuleType:
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise BrokenApp(f"{name!r} is no module; write module:app or path/to/file.py:app")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise BrokenApp(
+                f"there is no module {name!r} here ({Path.cwd()}); write module:app or "
+                "path/to/file.py:app"
+            ) from None
+        raise BrokenApp(_told(error, name)) from None
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's code
+        raise BrokenApp(_told(error, name)) from None
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise BrokenApp(f"there is no file {path}")
+    name = path.stem
+    loaded = sys.modules.get(name)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path.resolve()):
+        return loaded
+    if loaded is not None or name in sys.stdlib_module_names:
+        name = f"tenuto_app_{name}"  # the file's own name belongs to another module
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    assert spec is not None, path
+    assert spec.loader is not None, path
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's code
+        del sys.modules[name]
+        raise BrokenApp(_told(error, str(path))) from None
+    return module
+
+
+def _told(error: BaseException, name: str) -> str:
+    """One message with the user's own line, the innermost frame of it."""
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        line = (error.text or "").strip()
+        return (
+            f"the app {name} has a syntax error: {error.msg}\n"
+            f"  {error.filename}:{error.lineno}: {line}"
+        )
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if _is_own(frame.filename)]
+    if not own:
+        return f"the app {name} cannot be loaded: {what}"
+    at = own[-1]
+    return f"the app {name} cannot be loaded: {what}\n  {at.filename}:{at.lineno}: {at.line}"
+
+
+def _is_own(filename: str) -> bool:
+    """Whether a frame is the user's: not the import system's, Python's, a package's or ours."""
+    if filename.startswith("<"):
+        return False
+    path = Path(filename)
+    ours = (Path(__file__).parents[1], Path(sysconfig.get_path("stdlib")))
+    return "site-packages" not in path.parts and not any(
+        path.is_relative_to(folder) for folder in ours
+    )
+
+
+def _no_attribute(target: str, attribute: str, module: ModuleType) -> str:
+    from tenuto.sdk.tenuto import Tenuto
+
+    apps = sorted(name for name, value in vars(module).items() if isinstance(value, Tenuto))
+    names = [name for name in vars(module) if not name.startswith("_")]
+    close = apps or get_close_matches(attribute, names, n=1)
+    hint = (
+        f"did you mean {target}:{close[0]}?" if close else f"write `{attribute} = Tenuto()` in it"
+    )
+    return f"{target} has no {attribute!r}; {hint}"

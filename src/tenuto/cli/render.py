@@ -1,0 +1,348 @@
+"""How runs look in a terminal: a live list of nodes, the timeline, lists of runs. Pure: data in,
+renderables out.
+
+Whatever a user's data put into a text is made harmless first: control characters never reach a
+terminal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tenuto.cli.report import NodeLine, Report, Step, report_json, shown_state
+from tenuto.model.instants import format_duration, format_instant
+from tenuto.ports.store import RunRow
+
+VALUE_MAX = 4_000
+"""Characters of an output shown; `-o json` has all."""
+
+_STYLES = {
+    "success": "green",
+    "dead": "red",
+    "failed": "red",
+    "timed_out": "red",
+    "lost": "yellow",
+    "retry": "yellow",
+    "paused": "yellow",
+    "cancelled": "yellow",
+    "running": "cyan",
+    "closing": "cyan",
+    "ready": "blue",
+    "waiting": "blue",
+    "skipped": "dim",
+    "pending": "dim",
+}
+_MARKS = {
+    "success": "✓",
+    "dead": "✗",
+    "failed": "✗",
+    "lost": "✗",
+    "retry": "↻",
+    "cancelled": "–",
+    "running": "●",
+    "ready": "○",
+    "waiting": "…",
+    "skipped": "–",
+}
+_ORDER = ("running", "retry", "ready", "waiting", "active", "dead")
+"""What is shown first where not all nodes fit."""
+
+
+def clean(value: object) -> str:
+    """Text without control characters: a line break or an escape sequence in data cannot forge a
+    line.
+    """
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "replace").decode()
+        for char in str(value)
+    )
+
+
+def styled(state: str) -> Text:
+    """A state in its colour."""
+    return Text(state, style=_STYLES.get(state, ""))
+
+
+def failure_text(error: object) -> str:
+    """An error payload `{code, message, …}` in one line; empty for none."""
+    if not isinstance(error, dict):
+        return "" if error is None else clean(error)
+    code, message = clean(error.get("code", "")), clean(error.get("message", ""))
+    node = error.get("node")
+    said = f"{code}: {message}" if message and message != code else code
+    return f"{said} (node {clean(node)})" if node else said
+
+
+def short_id(run_id: str) -> str:
+    """The end of a run id: its random part, unlike its start, differs between runs of one
+    moment.
+    """
+    return run_id[-12:]
+
+
+# -- live ------------------------------------------------------------------------------------------
+
+
+def live_view(report: Report, height: int) -> RenderableType:
+    """A list of nodes with what each does, at most `height` lines; nodes under way first if not
+    all fit.
+    """
+    head = Text.assemble(
+        (clean(report.workflow), "bold"),
+        "  ",
+        (report.run_id, "dim"),
+        "  ",
+        styled(report.state),
+        f"  {format_duration(report.lasted_us)}",
+    )
+    lines = _fitting(report.nodes, max(1, height - 3))
+    table = Table.grid(padding=(0, 1))
+    for _ in range(4):
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for line in lines:
+        style = _STYLES.get(line.state, "")
+        table.add_row(
+            " " + _MARKS.get(line.state, "·"),
+            Text(_named(line), style=style),
+            styled(line.state),
+            _attempt_text(line),
+            _note(line, report.now),
+        )
+    hidden = len(report.nodes) - len(lines)
+    if not hidden:
+        return Group(head, table)
+    return Group(head, table, Text(f"   and {hidden} more nodes: {_counts(report.nodes)}", "dim"))
+
+
+def _fitting(lines: Sequence[NodeLine], most: int) -> Sequence[NodeLine]:
+    if len(lines) <= most:
+        return lines
+    by_need = sorted(
+        range(len(lines)),
+        key=lambda at: (
+            _ORDER.index(lines[at].state) if lines[at].state in _ORDER else len(_ORDER),
+            at,
+        ),
+    )
+    return [lines[at] for at in sorted(by_need[:most])]
+
+
+def _counts(lines: Sequence[NodeLine]) -> str:
+    counts: dict[str, int] = {}
+    for line in lines:
+        counts[line.state] = counts.get(line.state, 0) + 1
+    return ", ".join(f"{count} {state}" for state, count in counts.items())
+
+
+def _named(line: NodeLine) -> str:
+    return line.id if line.iteration is None else f"{line.id} #{line.iteration}"
+
+
+def _attempt_text(line: NodeLine) -> Text:
+    if not line.attempts or (line.attempts == 1 and line.attempts_max <= 1):
+        return Text("")
+    return Text(f"attempt {line.attempts}/{max(line.attempts, line.attempts_max)}", style="dim")
+
+
+def _note(line: NodeLine, now: int) -> Text:
+    if line.waits_for:
+        return Text(f"waits for {clean(line.waits_for)}")
+    if line.error is not None:
+        return Text(failure_text(line.error), style="red")
+    if line.since is not None:
+        return Text(format_duration(max(0, now - line.since)), style="dim")
+    return Text("")
+
+
+# -- plain log -------------------------------------------------------------------------------------
+
+
+def step_line(step: Step, origin: int) -> str:
+    """One line of the plain log: when it happened, where, what."""
+    at = step.ended_at if step.ended_at is not None else step.started_at
+    return f"{_offset(at, origin):>8}  {clean(step.place) or 'run'}  {_said(step)}"
+
+
+def wait_line(line: NodeLine, now: int, origin: int) -> str:
+    """One line of the plain log: a node began to wait for something."""
+    return f"{_offset(now, origin):>8}  {line.id}  waits for {clean(line.waits_for)}"
+
+
+def _said(step: Step) -> str:
+    lasted = (
+        f" after {format_duration(step.ended_at - step.started_at)}"
+        if step.started_at is not None and step.ended_at is not None
+        else ""
+    )
+    code = f": {clean(step.code)}" if step.code else ""
+    match step.what:
+        case "attempt":
+            return f"attempt {step.attempt} {step.result}{lasted}{code}"
+        case "event":
+            return (
+                f"event received{lasted}" if step.result == "success" else f"no event{lasted}{code}"
+            )
+        case "wait":
+            return f"waited{lasted}{code}"
+        case _:
+            return step.result
+
+
+def _offset(at: int | None, origin: int) -> str:
+    return "" if at is None else f"+{(at - origin) / 1_000_000:.3f}s"
+
+
+# -- the end of a run ------------------------------------------------------------------------------
+
+
+def outcome_view(report: Report) -> RenderableType:
+    """The timeline, then how the run stands, with its output or error."""
+    parts: list[RenderableType] = []
+    if report.timeline:
+        parts += [timeline_table(report), Text()]
+    parts.append(outcome_line(report))
+    parts += _value_lines(report)
+    return Group(*parts)
+
+
+def detail_view(report: Report) -> RenderableType:
+    """All of `run show`: the run, its nodes, what it waits for, its timeline and outcome."""
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    facts.add_row("run", report.run_id)
+    facts.add_row("workflow", f"{clean(report.workflow)} version {report.version}")
+    facts.add_row("state", styled(report.state))
+    if report.key is not None:
+        facts.add_row("key", clean(report.key))
+    facts.add_row("started", format_instant(report.created_at))
+    if report.ended_at is not None:
+        facts.add_row("ended", format_instant(report.ended_at))
+    facts.add_row("lasted", format_duration(report.lasted_us))
+    if report.quarantine is not None:
+        facts.add_row("quarantine", Text(clean(report.quarantine), style="red"))
+        facts.add_row("", "nothing of it is handed out until `run resume`")
+    parts: list[RenderableType] = [facts, Text(), nodes_table(report)]
+    if report.timeline:
+        parts += [Text(), timeline_table(report)]
+    parts += [Text(), outcome_line(report), *_value_lines(report)]
+    return Group(*parts)
+
+
+def nodes_table(report: Report) -> Table:
+    """Each node with its state and what it waits for or failed with."""
+    table = _table("node", "type", "state", "attempts", "")
+    for line in report.nodes:
+        table.add_row(
+            _named(line),
+            line.type,
+            styled(line.state),
+            str(line.attempts or ""),
+            _note(line, report.now),
+        )
+    return table
+
+
+def timeline_table(report: Report) -> Table:
+    """Attempts and waits in the order of their start."""
+    table = _table("start", "node", "attempt", "result", "took", "code")
+    for step in report.timeline:
+        took = (
+            format_duration(step.ended_at - step.started_at)
+            if step.started_at is not None and step.ended_at is not None and step.what != "run"
+            else ""
+        )
+        what = str(step.attempt) if step.attempt is not None else step.what
+        table.add_row(
+            _offset(step.started_at, report.created_at),
+            clean(step.place) or "(run)",
+            what if step.what != "run" else "",
+            styled(step.result),
+            took,
+            clean(step.code or ""),
+        )
+    return table
+
+
+def outcome_line(report: Report) -> Text:
+    """How the run stands, in one line."""
+    return Text.assemble(
+        ("run ", ""),
+        (report.run_id, "bold"),
+        " ",
+        styled(report.state),
+        f" after {format_duration(report.lasted_us)}",
+    )
+
+
+def _value_lines(report: Report) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    if report.error is not None:
+        lines.append(Text(f"error: {failure_text(report.error)}", style="red"))
+        others = report.error.get("others") if isinstance(report.error, dict) else None
+        if isinstance(others, list):
+            lines += [Text(f"       {failure_text(other)}", style="red") for other in others]
+    if report.state == "success":
+        lines.append(Text("output:"))
+        lines.append(Text(value_text(report.output)))
+    return lines
+
+
+def value_text(value: object) -> str:
+    """A JSON value for reading: indented, cut at VALUE_MAX."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    text = "\n".join(clean(line) for line in text.split("\n"))
+    if len(text) <= VALUE_MAX:
+        return text
+    return f"{text[:VALUE_MAX]}\n… {len(text) - VALUE_MAX} characters more; -o json prints all"
+
+
+# -- lists -----------------------------------------------------------------------------------------
+
+
+def runs_table(rows: Iterable[RunRow], now: int) -> Table:
+    """Runs, newest first."""
+    table = _table("run", "workflow", "state", "key", "age", "lasted")
+    for row in rows:
+        table.add_row(
+            row.run_id,
+            f"{clean(row.workflow)} v{row.version}",
+            styled(shown_state(row.state, paused=row.paused))
+            + Text(" quarantined" if row.quarantine else "", style="red"),
+            clean(row.key or ""),
+            format_duration(max(0, now - row.created_at)),
+            "" if row.ended_at is None else format_duration(row.ended_at - row.created_at),
+        )
+    return table
+
+
+def run_json(row: RunRow) -> dict[str, object]:
+    """A row of the list as JSON values."""
+    return {
+        "run_id": row.run_id,
+        "workflow": row.workflow,
+        "version": row.version,
+        "state": shown_state(row.state, paused=row.paused),
+        "key": row.key,
+        "created_at": format_instant(row.created_at),
+        "ended_at": None if row.ended_at is None else format_instant(row.ended_at),
+        "quarantine": row.quarantine,
+    }
+
+
+def report_text(report: Report) -> str:
+    """The report as one JSON text."""
+    return json.dumps(report_json(report), ensure_ascii=False)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column in ("run", "start", "attempt"))
+    return table

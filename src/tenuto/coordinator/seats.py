@@ -1,0 +1,128 @@
+"""Who could take work now: the workers of this process and their requests that wait for a task. No store.
+
+A *seat* is a request for up to `free` leases: a report that wants more, or a parked `lease` call. A commit may fill
+seats with tasks that it makes ready (eager hand-out); what is left is filled by the gateway from the ready rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from tenuto.model.ids import WorkerId
+from tenuto.ports.gateway import Lease, WorkerInfo
+
+
+class Seat:
+    """A request for up to `free` leases. `reserved`: places promised within a commit under way."""
+
+    __slots__ = ("filled", "free", "info", "leases", "names", "queues", "reserved")
+
+    def __init__(self, info: WorkerInfo, free: int, filled: asyncio.Future[None] | None) -> None:
+        self.info = info
+        self.free = free
+        self.queues = frozenset(info.queues)
+        self.names = frozenset(info.names)
+        self.reserved = 0
+        self.leases: list[Lease] = []
+        self.filled = filled
+
+    def serves(self, queue: str, name: str) -> bool:
+        """Whether its worker can do such a task and has room."""
+        return self.reserved < self.free and name in self.names and queue in self.queues
+
+
+class Seats:
+    """All workers and parked requests of this process.
+
+    `wake` is set when a parked request may be filled from the ready rows; a worker is *dry* while its last grant found
+    less than it asked for and no ready row has been written since.
+    """
+
+    def __init__(self) -> None:
+        self.wake = asyncio.Event()
+        self.offers = 0
+        self.unclaimed: list[Lease] = []
+        """Leases whose requester is gone: to be given back."""
+        self._workers: dict[WorkerId, WorkerInfo] = {}
+        self._parked: dict[Seat, None] = {}
+        self._dry: dict[WorkerId, int] = {}
+
+    # -- workers --------------------------------------------------------------------------------------------------
+
+    def join(self, info: WorkerInfo) -> None:
+        """A worker registered."""
+        self._workers[info.id] = info
+        self._dry.pop(info.id, None)
+
+    def leave(self, worker: WorkerId) -> None:
+        """A worker is gone: its parked requests end empty."""
+        self._workers.pop(worker, None)
+        self._dry.pop(worker, None)
+        for seat in [seat for seat in self._parked if seat.info.id == worker]:
+            self.deliver(seat)
+
+    def find(self, worker: WorkerId) -> WorkerInfo | None:
+        """A registered worker."""
+        return self._workers.get(worker)
+
+    def is_alive(self, worker: str) -> bool:
+        """Whether a worker of this process."""
+        return worker in self._workers
+
+    def alive(self) -> tuple[WorkerId, ...]:
+        """All workers of this process."""
+        return tuple(self._workers)
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def park(self, info: WorkerInfo, free: int) -> Seat:
+        """Wait for work: `filled` is resolved when `leases` has some."""
+        seat = Seat(info, free, asyncio.get_running_loop().create_future())
+        self._parked[seat] = None
+        if not self.is_dry(info.id):
+            self.wake.set()
+        return seat
+
+    def abandon(self, seat: Seat) -> None:
+        """The requester is gone; what was delivered is given back, what is on its way will be."""
+        self._parked.pop(seat, None)
+        if seat.leases:
+            self.unclaimed += seat.leases
+            seat.leases = []
+            self.wake.set()
+
+    def parked(self) -> Iterable[Seat]:
+        """Requests with room, longest waiting first."""
+        return self._parked
+
+    def hungry(self) -> list[Seat]:
+        """Parked requests that the ready rows might fill, and that no commit is filling."""
+        return [s for s in self._parked if not s.reserved and not self.is_dry(s.info.id)]
+
+    def deliver(self, seat: Seat) -> None:
+        """Hand over what the seat has; to a parked request or, if that is gone, to those to be given back."""
+        if seat.filled is None:
+            return
+        self._parked.pop(seat, None)
+        if seat.filled.done():
+            self.abandon(seat)
+        else:
+            seat.filled.set_result(None)
+
+    # -- ready rows -----------------------------------------------------------------------------------------------
+
+    def offer(self) -> None:
+        """Ready rows were written, or became grantable."""
+        self.offers += 1
+        self._dry.clear()
+        if self._parked:
+            self.wake.set()
+
+    def is_dry(self, worker: WorkerId) -> bool:
+        """Whether nothing is ready for this worker, as far as is known."""
+        return self._dry.get(worker) == self.offers
+
+    def run_dry(self, worker: WorkerId, offers: int) -> None:
+        """A grant that began at `offers` found less than it asked for."""
+        self._dry[worker] = offers

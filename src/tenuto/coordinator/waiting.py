@@ -1,0 +1,422 @@
+"""What waits to be decided: facts that came in and are not events yet, and the calls they answer. No I/O.
+
+A fact becomes an event only when its run is decided, against the rows as freshly loaded: `event` compares, and either
+names the event or answers at once. The answer is given after the commit, so that it was true in the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tenuto.coordinator.batch import Batch
+from tenuto.coordinator.seats import Seat
+from tenuto.machine.codec import error_text
+from tenuto.machine.events import (
+    AttemptFailed,
+    AttemptSucceeded,
+    CancelRequested,
+    DeadlinePassed,
+    Event,
+    EventReceived,
+    LeaseExpired,
+    PauseRequested,
+    Rejection,
+    ResumeRequested,
+    RunStarted,
+    TimerFired,
+    TimerKind,
+)
+from tenuto.machine.snapshot import Timer
+from tenuto.model.failures import Failure, FailureKind
+from tenuto.model.ids import Place, RunId
+from tenuto.model.payload import Text
+from tenuto.model.states import TaskState
+from tenuto.ports.clock import Dice
+from tenuto.ports.gateway import Report, Success, Verdict
+from tenuto.ports.store import DueTask, Loaded, Match
+
+
+class Call:
+    """One request with a place for the answer to each of its facts, and one future for all of them.
+
+    The future is resolved when the last answer is in; with the first exception among the answers, if there is one.
+    """
+
+    __slots__ = ("answers", "done", "seat", "_open")
+
+    def __init__(self, size: int, seat: Seat | None = None) -> None:
+        self.answers: list[Any] = [None] * size
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.seat = seat
+        self._open = size
+        if not size:
+            self.done.set_result(None)
+
+    def answer(self, slot: int, answer: object) -> None:
+        """Give one answer; an exception is raised by whoever waits for the call."""
+        self.answers[slot] = answer
+        self._open -= 1
+        if self._open or self.done.done():
+            return
+        for given in self.answers:
+            if isinstance(given, BaseException):
+                self.done.set_exception(given)
+                return
+        self.done.set_result(None)
+
+
+class Wanted:
+    """Keys to load for one cycle, each once."""
+
+    __slots__ = ("runs", "tasks", "timers", "waits")
+
+    def __init__(self) -> None:
+        self.runs: dict[RunId, None] = {}
+        self.tasks: dict[tuple[RunId, Place], None] = {}
+        self.timers: dict[tuple[RunId, Place, TimerKind], None] = {}
+        self.waits: dict[tuple[RunId, Place], None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.runs or self.tasks or self.timers or self.waits)
+
+
+class Workers(Protocol):
+    """Which workers this process speaks for."""
+
+    def is_alive(self, worker: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What turning facts into events may use: the time, chance, and who is alive."""
+
+    now: int
+    dice: Dice
+    workers: Workers
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Not an event: the fact is answered as it is."""
+
+    answer: object
+
+
+class Waiting:
+    """One fact about one run. `losses`: changes in a row that lost the race; `alone`: to be decided on its own."""
+
+    __slots__ = ("alone", "call", "losses", "run_id", "slot")
+
+    travels_alone = False
+    """Whether it never shares a change with other events (orders on sets of rows)."""
+    passes_quarantine = True
+    """Whether it is tried although the run is quarantined."""
+
+    def __init__(self, run_id: RunId, call: Call, slot: int) -> None:
+        self.run_id = run_id
+        self.call = call
+        self.slot = slot
+        self.losses = 0
+        self.alone = False
+
+    def want(self, wanted: Wanted) -> None:
+        """Name the rows to load."""
+
+    def fill(self, batch: Batch, loaded: Loaded) -> None:
+        """Put the loaded rows under the batch."""
+
+    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled:
+        """Compare with the rows as loaded."""
+        raise NotImplementedError
+
+    def answer_to(self, rejected: Rejection | None) -> object:
+        """Answer for the decision."""
+        return rejected
+
+    def absent(self) -> object:
+        """Answer where the run does not exist."""
+        return None
+
+    def poisoned(self, error: BaseException) -> object:
+        """Answer where the event cannot be decided."""
+        return error
+
+
+class _AboutTask(Waiting):
+    __slots__ = ("place",)
+
+    place: Place
+
+    def want(self, wanted: Wanted) -> None:
+        wanted.tasks[(self.run_id, self.place)] = None
+
+    def fill(self, batch: Batch, loaded: Loaded) -> None:
+        found = loaded.tasks.get((self.run_id, self.place))
+        if found is not None:
+            batch.tasks[self.place] = found[0]
+
+
+class ReportWaiting(_AboutTask):
+    """A worker's report."""
+
+    __slots__ = ("report",)
+
+    def __init__(self, report: Report, call: Call, slot: int) -> None:
+        super().__init__(report.run_id, call, slot)
+        self.report = report
+        self.place = report.place
+
+    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled:
+        report = self.report
+        found = loaded.tasks.get((self.run_id, self.place))
+        if found is None:
+            return Settled(Verdict.STALE)
+        task, lease = found
+        if lease is None or lease.lease_id != report.lease_id:
+            same = task.ended_lease == report.lease_id
+            return Settled(Verdict.OK if same else Verdict.STALE)
+        if task.attempt != report.attempt:
+            return Settled(Verdict.STALE)
+        if lease.lease_until <= loaded.now and not moment.workers.is_alive(lease.worker):
+            return Settled(Verdict.STALE)
+        at = max(moment.now, batch.snapshot.at)
+        result = report.result
+        if isinstance(result, Success):
+            return AttemptSucceeded(
+                at=at,
+                place=self.place,
+                attempt=report.attempt,
+                lease_id=report.lease_id,
+                output=text_of(result.output),
+                worker=lease.worker,
+                leased_at=lease.leased_at,
+            )
+        failure = Failure(result.code, result.message, FailureKind.TASK, result.details)
+        node = batch.graph.definition.nodes[task.node].id
+        return AttemptFailed(
+            at=at,
+            place=self.place,
+            attempt=report.attempt,
+            lease_id=report.lease_id,
+            code=result.code,
+            error=error_text(failure, node),
+            draw=moment.dice.draw(),
+            retryable=result.retryable,
+            retry_after_us=result.retry_after_us,
+            worker=lease.worker,
+            leased_at=lease.leased_at,
+        )
+
+    def answer_to(self, rejected: Rejection | None) -> object:
+        if rejected is None or rejected is Rejection.DUPLICATE:
+            return Verdict.OK
+        return Verdict.CANCELLED if rejected is Rejection.RUN_FINAL else Verdict.STALE
+
+    def absent(self) -> object:
+        return Verdict.STALE
+
+    def poisoned(self, error: BaseException) -> object:
+        # The worker can do nothing about it: it drops the work, and the lease is ended by recovery.
+        return Verdict.STALE
+
+
+class DueWaiting(_AboutTask):
+    """A lease or a deadline that is over. `dead`: the worker is known to be gone, whatever the lease says."""
+
+    __slots__ = ("dead", "due")
+
+    passes_quarantine = False
+
+    def __init__(self, due: DueTask, call: Call, slot: int, *, dead: bool = False) -> None:
+        super().__init__(due.run_id, call, slot)
+        self.due = due
+        self.dead = dead
+        self.place = due.place
+
+    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled:
+        due = self.due
+        found = loaded.tasks.get((self.run_id, self.place))
+        if found is None or found[0].attempt != due.attempt:
+            return Settled(None)
+        task, lease = found
+        if (None if lease is None else lease.lease_id) != (
+            None if due.lease is None else due.lease.lease_id
+        ):
+            return Settled(None)
+        at = max(moment.now, batch.snapshot.at)
+        if due.deadline is None:
+            if lease is None or (lease.lease_until > loaded.now and not self.dead):
+                return Settled(None)
+            return LeaseExpired(
+                at=at,
+                place=self.place,
+                attempt=due.attempt,
+                lease_id=lease.lease_id,
+                worker=lease.worker,
+                leased_at=lease.leased_at,
+            )
+        if task.state is TaskState.CANCELLED:
+            return Settled(None)
+        facts = {} if lease is None else {"worker": lease.worker, "leased_at": lease.leased_at}
+        return DeadlinePassed(
+            at=at,
+            place=self.place,
+            attempt=due.attempt,
+            deadline=due.deadline,
+            lease_id=None if lease is None else lease.lease_id,
+            draw=moment.dice.draw(),
+            **facts,  # type: ignore[arg-type]
+        )
+
+
+class TimerWaiting(_AboutTask):
+    """A timer that came due."""
+
+    __slots__ = ("timer",)
+
+    passes_quarantine = False
+
+    def __init__(self, run_id: RunId, timer: Timer, call: Call, slot: int) -> None:
+        super().__init__(run_id, call, slot)
+        self.timer = timer
+        self.place = timer.place
+
+    def want(self, wanted: Wanted) -> None:
+        timer = self.timer
+        wanted.timers[(self.run_id, timer.place, timer.kind)] = None
+        if timer.kind in (TimerKind.BACKOFF, TimerKind.TOTAL):
+            wanted.tasks[(self.run_id, timer.place)] = None
+        elif timer.kind is TimerKind.EVENT:
+            wanted.waits[(self.run_id, timer.place)] = None
+
+    def fill(self, batch: Batch, loaded: Loaded) -> None:
+        super().fill(batch, loaded)
+        timer = self.timer
+        found = loaded.timers.get((self.run_id, timer.place, timer.kind))
+        if found is not None:
+            batch.timers[(timer.place, timer.kind)] = found
+        wait = loaded.waits.get((self.run_id, timer.place))
+        if wait is not None:
+            batch.waits[timer.place] = wait
+
+    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled:
+        timer = self.timer
+        if (timer.place, timer.kind) not in batch.timers:
+            return Settled(None)
+        return TimerFired(
+            at=max(moment.now, batch.snapshot.at, timer.due_at),
+            place=timer.place,
+            kind=timer.kind,
+            version=timer.version,
+        )
+
+
+class MatchWaiting(Waiting):
+    """A message and the open wait it was matched to."""
+
+    __slots__ = ("match",)
+
+    passes_quarantine = False
+
+    def __init__(self, match: Match, call: Call, slot: int) -> None:
+        super().__init__(match.run_id, call, slot)
+        self.match = match
+
+    def want(self, wanted: Wanted) -> None:
+        wanted.waits[(self.run_id, self.match.wait.place)] = None
+
+    def fill(self, batch: Batch, loaded: Loaded) -> None:
+        place = self.match.wait.place
+        found = loaded.waits.get((self.run_id, place))
+        if found is not None:
+            batch.waits[place] = found
+
+    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled:
+        wait = self.match.wait
+        if wait.place not in batch.waits:
+            return Settled(None)
+        return EventReceived(
+            at=max(moment.now, batch.snapshot.at),
+            place=wait.place,
+            version=wait.version,
+            message_id=self.match.message_id,
+            payload=text_of(self.match.payload),
+        )
+
+
+class CommandWaiting(Waiting):
+    """Cancel, pause or resume. Its answer is None, a Rejection, or `missing` where the run does not exist."""
+
+    __slots__ = ("kind", "missing", "reason")
+
+    travels_alone = True
+
+    def __init__(
+        self,
+        run_id: RunId,
+        kind: type[CancelRequested | PauseRequested | ResumeRequested],
+        call: Call,
+        *,
+        missing: BaseException,
+        reason: str = "",
+    ) -> None:
+        super().__init__(run_id, call, 0)
+        self.kind = kind
+        self.missing = missing
+        self.reason = reason
+
+    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled:
+        at = max(moment.now, batch.snapshot.at)
+        if self.kind is CancelRequested:
+            return CancelRequested(at=at, reason=self.reason)
+        return PauseRequested(at=at) if self.kind is PauseRequested else ResumeRequested(at=at)
+
+    def absent(self) -> object:
+        return self.missing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewStart:
+    """A run to begin; texts are canonical JSON."""
+
+    graph_hash: str
+    workflow: str
+    version: int
+    input: str
+    vars: str
+    key: str | None
+    namespace: str
+
+
+class StartWaiting(Waiting):
+    """A run to begin under a fresh id. Its answer is the id of the run that has it: this one, or its key's."""
+
+    __slots__ = ("request",)
+
+    def __init__(self, run_id: RunId, request: NewStart, call: Call, slot: int) -> None:
+        super().__init__(run_id, call, slot)
+        self.request = request
+
+    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled:
+        return RunStarted(at=moment.now)
+
+    def answer_to(self, rejected: Rejection | None) -> object:
+        return self.run_id
+
+
+def text_of(text: str) -> Text:
+    """A text with its size in bytes."""
+    return Text(len(text) if text.isascii() else len(text.encode()), text)
+
+
+def first_alone(waiting: Sequence[Waiting]) -> int:
+    """How many of a run's facts, taken in order, may share a change: at least one."""
+    if waiting[0].alone or waiting[0].travels_alone:
+        return 1
+    for index, fact in enumerate(waiting):
+        if fact.travels_alone or fact.alone:
+            return index
+    return len(waiting)

@@ -1,0 +1,193 @@
+"""Values with expressions -> `Expression`s of the model, and a note of every name that they read.
+
+Only what stands inside an expression is checked here (it parses, it yields the right kind); whether a name may be read
+from where it is read is `reads`' question, once the graph is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tenuto.dsl.findings import Findings, did_you_mean
+from tenuto.dsl.templates import Places, Unclosed, has_template, split
+from tenuto.dsl.yaml import Fields, Items, Scalar, Tree, json_text, kind_of
+from tenuto.model.expressions import (
+    Expression,
+    ExpressionKind,
+    Parsed,
+    ParseError,
+    Parser,
+    Read,
+    Root,
+)
+
+# What CEL's type names are called in a message; `dyn` and what is not here may be anything.
+_NEVER_BOOL = {
+    "int": "a number",
+    "uint": "a number",
+    "double": "a number",
+    "string": "text",
+    "bytes": "bytes",
+    "list": "a list",
+    "map": "a mapping",
+    "null_type": "nothing",
+}
+_NEVER_KEY = {
+    "bool": "true or false",
+    "double": "a number with a fraction",
+    "bytes": "bytes",
+    "list": "a list",
+    "map": "a mapping",
+    "null_type": "nothing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose expression it is: a node's or an edge's number, or neither: the run's output."""
+
+    node: int | None = None
+    edge: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One name read at one place. `at` is an offset into the file."""
+
+    read: Read
+    owner: Owner
+    at: int
+    guarded: bool
+    secrets: bool
+    """Whether `secrets` may stand here (X9)."""
+
+
+class Expressions:
+    """Makes the expressions of one file. `uses` grows in document order of the calls."""
+
+    def __init__(self, parser: Parser, findings: Findings) -> None:
+        self.uses: list[Use] = []
+        self._parser = parser
+        self._findings = findings
+        self._parsed: dict[str, Parsed | ParseError] = {}
+
+    def condition(self, tree: Tree, where: str, owner: Owner, key: str = "when") -> Expression:
+        """A bare CEL expression that yields true or false (X7)."""
+        text = ""
+        if not isinstance(tree, Scalar) or not isinstance(tree.value, str | bool):
+            self._findings.add(
+                "wrong_type",
+                tree.start,
+                self._raw(tree),
+                key=key,
+                actual=kind_of(tree),
+                expected="an expression",
+                cure='write it as text, like `"nodes.score.output > 50"`',
+            )
+        elif isinstance(tree.value, bool):
+            text = "true" if tree.value else "false"
+        elif tree.value.lstrip().startswith("${"):
+            self._findings.add("template_in_condition", tree.start, self._raw(tree), key=key)
+        else:
+            text = tree.value
+            parsed, reads = self._expression(text, 0, Places(tree, self._findings.text), owner)
+            actual = _NEVER_BOOL.get(parsed.result) if parsed else None
+            if actual:
+                self._findings.add("condition_type", tree.start, text, key=key, actual=actual)
+            return Expression(ExpressionKind.CONDITION, text, where, reads)
+        return Expression(ExpressionKind.CONDITION, text, where)
+
+    def value(
+        self, tree: Tree, where: str, owner: Owner, *, secrets_in: frozenset[str] = frozenset()
+    ) -> Expression:
+        """A JSON tree whose strings may hold `${…}`. `secrets_in`: top-level keys under which secrets may stand."""
+        reads: dict[Read, None] = {}
+        if isinstance(tree, Fields):
+            for key, (_, part) in tree.entries.items():
+                self._strings(part, owner, reads, secrets=key in secrets_in)
+        else:
+            self._strings(tree, owner, reads, secrets=False)
+        return Expression(ExpressionKind.VALUE, json_text(tree), where, tuple(reads))
+
+    def key(self, tree: Tree, where: str, owner: Owner, key: str) -> Expression:
+        """A text or whole number, or an expression that yields one."""
+        if isinstance(tree, Scalar) and isinstance(tree.value, str):
+            parts = split(tree.value, self._parser)
+            reads: dict[Read, None] = {}
+            self._strings(tree, owner, reads, secrets=False)
+            if not isinstance(parts, Unclosed) and len(parts) == 1 and parts[0].whole:
+                parsed = self._parsed.get(parts[0].text)
+                actual = _NEVER_KEY.get(parsed.result) if isinstance(parsed, Parsed) else None
+                if actual:
+                    self._findings.add("key_type", tree.start, tree.value, key=key, actual=actual)
+            return Expression(ExpressionKind.KEY, json_text(tree), where, tuple(reads))
+        is_int = isinstance(tree, Scalar) and type(tree.value) is int
+        if not is_int:
+            self._findings.add(
+                "wrong_type",
+                tree.start,
+                self._raw(tree),
+                key=key,
+                actual=kind_of(tree),
+                expected="a text or a whole number",
+                cure='write a text, like `"${input.order_id}"`',
+            )
+        return Expression(ExpressionKind.KEY, json_text(tree) if is_int else '""', where)
+
+    def _strings(
+        self, tree: Tree, owner: Owner, reads: dict[Read, None], *, secrets: bool
+    ) -> None:
+        """Parse the expressions in all strings of a tree (bounded in depth by the reader)."""
+        if isinstance(tree, Items):
+            for item in tree.items:
+                self._strings(item, owner, reads, secrets=secrets)
+        elif isinstance(tree, Fields):
+            for _, part in tree.entries.values():
+                self._strings(part, owner, reads, secrets=secrets)
+        elif isinstance(tree.value, str) and has_template(tree.value):
+            places = Places(tree, self._findings.text)
+            parts = split(tree.value, self._parser)
+            if isinstance(parts, Unclosed):
+                at = places.offset(parts.start)
+                self._findings.add("template_unclosed", at, tree.value[parts.start :])
+                return
+            for part in parts:
+                _, found = self._expression(part.text, part.start, places, owner, secrets=secrets)
+                reads.update(dict.fromkeys(found))
+
+    def _expression(
+        self, text: str, start: int, places: Places, owner: Owner, *, secrets: bool = False
+    ) -> tuple[Parsed | None, tuple[Read, ...]]:
+        """Parse one expression that begins at `start` of its scalar's value; note what it reads."""
+        parsed = self._parsed.get(text)
+        if parsed is None:
+            parsed = self._parsed[text] = self._parser.parse(text)
+        if isinstance(parsed, ParseError):
+            at = places.offset(start + parsed.offset)
+            if parsed.later is not None:
+                self._findings.add("not_yet", at, parsed.later, what=f"`{parsed.later}`")
+            else:
+                self._findings.add(
+                    "expression",
+                    at,
+                    text,
+                    problem=parsed.message,
+                    cure=did_you_mean(parsed.suggestion, "mend the expression here"),
+                )
+            return None, ()
+        for offset in parsed.divides_ints:
+            self._findings.add("int_division", places.offset(start + offset), text)
+        for found in parsed.reads:
+            at = places.offset(start + found.offset)
+            self.uses.append(Use(found.read, owner, at, found.guarded, secrets))
+        return parsed, tuple(dict.fromkeys(found.read for found in parsed.reads))
+
+    def _raw(self, tree: Tree) -> str:
+        return self._findings.text[tree.start : tree.end]
+
+
+def name_of(read: Read) -> str:
+    """A read as it is written: `nodes.charge.output`, `iteration`."""
+    if read.root is not Root.NODES:
+        return str(read.root)
+    return ".".join(part for part in ("nodes", read.node, read.field) if part)

@@ -1,0 +1,368 @@
+"""What can be wrong with a definition: one table of codes, the finding itself, and the list that collects them.
+
+No rule is checked here; `yaml`, `shape`, `expressions`, `reads` and `compile` check and name a row of the table.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+FINDINGS_MAX = 1_000
+"""More than this many help nobody; the list says that it was cut."""
+SUGGESTION_COST_MAX = 20_000
+"""Names compared for "did you mean" in one file: bounds the time of a file full of misspelt names."""
+TEXT_MAX = 80
+"""Characters of the offending text that a finding shows."""
+
+
+class Severity(StrEnum):
+    """A warning does not keep a definition from being used."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A row of the table. `message` and `hint` are templates; `{text}` is always known."""
+
+    code: str
+    message: str
+    hint: str
+    severity: Severity = Severity.ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong. `line` and `column` count from 1, in code points; `text` is what stands there."""
+
+    code: str
+    severity: Severity
+    file: str
+    line: int
+    column: int
+    text: str
+    message: str
+    hint: str
+
+    def __str__(self) -> str:
+        head = f"{self.file}:{self.line}:{self.column}: {self.severity} {self.code}: {self.message}"
+        return f"{head}\n    hint: {self.hint}" if self.hint else head
+
+    def as_dict(self) -> dict[str, str | int]:
+        """The finding for `-o json`: the fields under their own names."""
+        return {
+            "code": self.code,
+            "severity": str(self.severity),
+            "file": self.file,
+            "line": self.line,
+            "column": self.column,
+            "text": self.text,
+            "message": self.message,
+            "hint": self.hint,
+        }
+
+
+def _kinds(*kinds: Kind) -> Mapping[str, Kind]:
+    return {kind.code: kind for kind in kinds}
+
+
+_WARNING = Severity.WARNING
+
+KINDS: Mapping[str, Kind] = _kinds(
+    # --- the text ---
+    Kind("encoding", "the file is not UTF-8 text: {problem}", "save the file as UTF-8"),
+    Kind(
+        "too_large",
+        "the file has {size} bytes; the limit is {limit}",
+        "move long texts into files of their own, or split the workflow",
+    ),
+    Kind("syntax", "this is not YAML: {problem}", "{cure}"),
+    Kind("too_deep", "values are nested more than {limit} levels deep", "make the value flatter"),
+    Kind(
+        "alias_bomb",
+        "aliases make this file more than {limit} characters longer than it is",
+        "write the value out where it is needed, or pass it through `vars`",
+    ),
+    Kind(
+        "bad_alias",
+        "`*{text}` names no value that is complete at this point",
+        "put `&{text}` before a value that stands above",
+    ),
+    Kind(
+        "merge_key",
+        "`<<` does not merge: YAML 1.2 has no merge keys",
+        'write the keys out, or use `defaults:`; a key really called so is `"<<"`',
+    ),
+    Kind(
+        "tag",
+        "the tag `{text}` has no meaning here",
+        "leave the tag out; quote a value to make it text",
+    ),
+    Kind("key_not_text", "the key `{text}` is {actual}, not text", "write it as text: {cure}"),
+    Kind(
+        "duplicate_key",
+        "`{text}` stands twice in the same mapping; the first is on line {line}",
+        "keep one of the two",
+    ),
+    Kind(
+        "number_range",
+        "`{text}` is a number that JSON and 64 bits cannot hold",
+        'quote it to keep it as text: "{text}"',
+    ),
+    # --- keys and values ---
+    Kind("unknown_key", "{what} has no key `{text}`", "{cure}"),
+    Kind("missing_key", "{what} needs the key `{key}`", "{cure}"),
+    Kind("key_not_allowed", "`{text}` has no meaning on {what}", "{cure}"),
+    Kind("wrong_type", "`{key}` is {actual}; it must be {expected}", "{cure}"),
+    Kind("bad_value", "`{key}` cannot be `{text}`; it must be {expected}", "{cure}"),
+    Kind(
+        "not_yet",
+        "{what} is part of the language, but not of this release",
+        "leave it out until a later release brings it",
+    ),
+    Kind(
+        "duration_type",
+        "`{key}` is {actual}; a duration is text with a unit",
+        "write it like {cure}",
+    ),
+    Kind("bad_duration", "{problem}", "write it like `10s`, `1h30m` or `2d`"),
+    Kind("bad_instant", "{problem}", "write it like `2026-12-24T18:00:00+01:00`"),
+    Kind("wait_form", "a wait has exactly one of `for` and `until`", "{cure}"),
+    Kind(
+        "template_not_allowed",
+        "`{key}` is fixed when the definition is written; `${{…}}` is not read there",
+        "{cure}",
+    ),
+    Kind("no_nodes", "the workflow has no node", "add one under `nodes:`"),
+    Kind(
+        "too_many_nodes",
+        "the workflow has {count} nodes; the limit is {limit}",
+        "split the workflow",
+    ),
+    Kind("unknown_type", "there is no node type `{text}`", "{cure}"),
+    Kind(
+        "bad_id",
+        "`{text}` cannot be a node's id: {problem}",
+        "rename it, for example to `{cure}`",
+    ),
+    Kind("input_schema", "`input` is not a usable JSON Schema: {problem}", "{cure}"),
+    Kind(
+        "edge_form",
+        "this is not an edge",
+        "write `a -> b`, or `{{from: a, to: b}}` with `on`, `when`, `else` or `loop`",
+    ),
+    Kind("unknown_node", "there is no node `{text}`", "{cure}"),
+    Kind(
+        "else_with_when",
+        "an `else` edge has no condition of its own",
+        "leave out `when` or `else`",
+    ),
+    Kind(
+        "else_not_allowed",
+        "`else` has a meaning on the success edges of a switch and on failure edges only",
+        "leave `else` out, or let a switch decide",
+    ),
+    Kind(
+        "optional_with_failure_edge",
+        "`{text}` is optional and has a failure edge: an optional failure is not handed on",
+        "leave out `optional`, or make the edge `on: always`",
+    ),
+    Kind(
+        "cancel_losers_without_race",
+        "`cancel_losers` needs a join that does not wait for all",
+        "add `join: any`, or leave `cancel_losers` out",
+    ),
+    # --- expressions ---
+    Kind("expression", "{problem}", "{cure}"),
+    Kind(
+        "template_unclosed",
+        "`${{` is never closed",
+        "close it with `}}`; a literal `${{` is written `$${{`",
+    ),
+    Kind(
+        "template_in_condition",
+        "`{key}` is a bare expression, not a text with `${{…}}`",
+        "leave out `${{` and `}}`",
+    ),
+    Kind(
+        "condition_type",
+        "`{key}` yields {actual}, not true or false",
+        "compare it with something, for example `… != null`",
+    ),
+    Kind(
+        "key_type",
+        "`{key}` yields {actual}; it must be a text or a whole number",
+        "name one field of it, or turn it into text with `string(…)`",
+    ),
+    Kind(
+        "int_division",
+        "two whole numbers are divided: the rest is dropped",
+        "write `double(…)` around one of them to keep the fraction",
+        _WARNING,
+    ),
+    Kind("unknown_reference", "there is no node `{node}`", "{cure}"),
+    Kind(
+        "unknown_field",
+        "a node has no `{field}`; it has `output`, `error`, `status`, `attempts` and `iteration`",
+        "{cure}",
+    ),
+    Kind(
+        "whole_node",
+        "`{text}` does not say which field of which node is read",
+        "write it out, like `nodes.charge.output`",
+    ),
+    Kind(
+        "not_upstream",
+        "`{node}` does not come before {reader}",
+        "lead an edge from `{node}` to it, or read a node that comes before",
+    ),
+    Kind(
+        "racy_reference",
+        "`{node}` may or may not have run when {reader} reads it",
+        "lead an edge from `{node}` to it, so that it comes before",
+    ),
+    Kind(
+        "unguarded_previous_pass",
+        "`{node}` is read from the previous pass of the loop, and the first pass has none",
+        "guard it: `nodes.{node}.?output.orValue(null)`, or `iteration == 1 ? … : …`",
+    ),
+    Kind(
+        "not_in_loop",
+        "`{text}` is read where no such loop is",
+        "read `iteration` inside a loop, and `nodes.<header>.iteration` of one around it only",
+    ),
+    Kind(
+        "error_not_here",
+        "`error` has no value in {reader}",
+        "read it in a failure or always edge, or in a node that such an edge leads to",
+    ),
+    Kind(
+        "secret_not_allowed",
+        "`{text}` is read where it would be stored",
+        "secrets stand only in `headers`, `auth`, `json`, `body` and `form` of an http request",
+    ),
+    # --- the graph: message and hint come from the structure ---
+    Kind("cycle", "{message}", "{hint}"),
+    Kind("loop_entry", "{message}", "{hint}"),
+    Kind("loop_max_differs", "{message}", "{hint}"),
+    Kind("loop_no_exit", "{message}", "{hint}"),
+    Kind("loop_parallel_exit", "{message}", "{hint}"),
+    Kind("unreachable", "{message}", "{hint}"),
+    Kind("switch_edge_without_condition", "{message}", "{hint}"),
+    Kind("switch_always_edge", "{message}", "{hint}"),
+    Kind("two_else", "{message}", "{hint}"),
+    Kind("fork_edge_with_condition", "{message}", "{hint}"),
+    Kind("fail_has_successor", "{message}", "{hint}"),
+    Kind("duplicate_edge", "{message}", "{hint}"),
+    Kind("join_cannot_fill", "{message}", "{hint}"),
+    Kind("switch_without_else", "{message}", "{hint}", _WARNING),
+    Kind("all_edges_conditional", "{message}", "{hint}", _WARNING),
+    Kind("end_while_parallel", "{message}", "{hint}", _WARNING),
+    Kind("failure_cuts_join", "{message}", "{hint}", _WARNING),
+    Kind("race_leak", "{message}", "{hint}", _WARNING),
+    Kind("loop_without_wait", "{message}", "{hint}", _WARNING),
+    Kind(
+        "too_many_findings",
+        "there are more than {limit} findings; the rest is not shown",
+        "mend these first",
+        _WARNING,
+    ),
+)
+"""Every code that the loader can give."""
+
+_BREAK = re.compile(r"\r\n|\r|\n")
+
+
+class Findings:
+    """Collects the findings of one file. Places are offsets into its text, in code points."""
+
+    def __init__(self, file: str, text: str) -> None:
+        self.file = file
+        self.text = text
+        self._starts: list[int] = []
+        self._found: list[tuple[int, Finding]] = []
+        self._seen: set[tuple[str, int, str]] = set()
+        self._dropped = False
+        self._cost = 0
+
+    def add(self, code: str, at: int, text: str = "", **words: object) -> None:
+        """Record that `text`, which stands at offset `at`, is wrong. `words` fill the row's templates."""
+        kind = KINDS[code]
+        filled = {"text": _short(text), **words}
+        message = kind.message.format_map(filled)
+        if (code, at, message) in self._seen:
+            return  # a value behind an alias is read once per use
+        self._seen.add((code, at, message))
+        if len(self._found) >= FINDINGS_MAX:
+            self._dropped = True
+            return
+        line, column = self.position(at)
+        finding = Finding(
+            code=code,
+            severity=kind.severity,
+            file=self.file,
+            line=line,
+            column=column,
+            text=_short(text),
+            message=message,
+            hint=kind.hint.format_map(filled),
+        )
+        self._found.append((at, finding))
+
+    def position(self, at: int) -> tuple[int, int]:
+        """Line and column of an offset, from 1."""
+        if not self._starts:
+            self._starts = [0, *(found.end() for found in _BREAK.finditer(self.text))]
+        line = bisect_right(self._starts, at)
+        return line, at - self._starts[line - 1] + 1
+
+    def suggest(self, name: str, candidates: Iterable[str]) -> str | None:
+        """The candidate that was probably meant, or None. Stops looking when the file is full of mistakes."""
+        close = [c for c in candidates if abs(len(c) - len(name)) <= max(2, len(name) // 3)]
+        if self._cost > SUGGESTION_COST_MAX or len(name) > TEXT_MAX:
+            return None
+        self._cost += len(close) + 1
+        folded = {c.lower(): c for c in close}
+        match = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+        return folded[match[0]] if match else None
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether anything found keeps the definition from being used."""
+        return any(finding.severity is Severity.ERROR for _, finding in self._found)
+
+    def in_order(self) -> tuple[Finding, ...]:
+        """All findings in document order."""
+        found = sorted(self._found, key=lambda pair: pair[0])
+        rest = ()
+        if self._dropped:
+            kind = KINDS["too_many_findings"]
+            words = {"limit": FINDINGS_MAX}
+            cut = Finding(
+                code=kind.code,
+                severity=kind.severity,
+                file=self.file,
+                line=found[-1][1].line,
+                column=found[-1][1].column,
+                text="",
+                message=kind.message.format_map(words),
+                hint=kind.hint,
+            )
+            return (*(finding for _, finding in found), cut)
+        return (*(finding for _, finding in found), *rest)
+
+
+def did_you_mean(suggestion: str | None, otherwise: str) -> str:
+    """The hint for a misspelt name."""
+    return f"did you mean `{suggestion}`?" if suggestion else otherwise
+
+
+def _short(text: str) -> str:
+    line = text.strip().replace("\r", " ").replace("\n", " ")
+    return line if len(line) <= TEXT_MAX else line[: TEXT_MAX - 1] + "…"

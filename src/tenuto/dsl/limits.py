@@ -1,0 +1,73 @@
+"""The bounds that the door checks, as one table; `docs/limits.md` is printed from it. What a bound means stands beside its use."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tenuto.model.definition import DEFINITION_MAX, NESTING_MAX, NODES_MAX
+from tenuto.model.instants import DAY_US, DURATION_MAX_US
+from tenuto.model.payload import PAYLOAD_MAX
+from tenuto.model.retry import LOST_MAX
+
+ATTEMPTS_MAX = 1_000_000
+FACTOR_MAX = 1_000
+PASSES_MAX = 1_000_000
+PRIORITY_MAX = 1_000
+JOIN_MAX = 10_000
+
+ID = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+TASK_NAME = re.compile(r"(?!http$)[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}")
+EVENT_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+FAILURE_CODE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
+
+# CEL's own words and those that it keeps for itself: `nodes.in` could not be written (X7).
+RESERVED = frozenset(
+    "as break const continue else false for function if import in let loop namespace null package "
+    "return true var void while".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A row: what is bounded, by how much, and what happens beyond it."""
+
+    what: str
+    bound: str
+    beyond: str
+
+
+LIMITS: tuple[Limit, ...] = (
+    Limit("a definition's text", f"{DEFINITION_MAX:,} bytes of UTF-8", "`too_large`"),
+    Limit("what YAML aliases add to it", f"{DEFINITION_MAX:,} characters", "`alias_bomb`"),
+    Limit("nesting of values", f"{NESTING_MAX} levels", "`too_deep`"),
+    Limit("nodes", f"{NODES_MAX:,}", "`too_many_nodes`"),
+    Limit("whole numbers", "64 bits, signed", "`number_range`"),
+    Limit("a duration", f"{DURATION_MAX_US // DAY_US:,}d", "`bad_duration`"),
+    Limit("a node's id", f"`{ID.pattern}`, and no word of CEL", "`bad_id`"),
+    Limit("the names of a workflow and of a queue", f"`{NAME.pattern}`", "`bad_value`"),
+    Limit("a task's name", "200 of letters, digits and `_.:/-`, not `http`", "`bad_value`"),
+    Limit("an event's name", "200 characters, none of control", "`bad_value`"),
+    Limit("a failure's code", f"`{FAILURE_CODE.pattern}`", "`bad_value`"),
+    Limit("`max_attempts`", f"1 to {ATTEMPTS_MAX:,}", "`bad_value`"),
+    Limit("`factor`", f"1 to {FACTOR_MAX:,}", "`bad_value`"),
+    Limit("`priority`", f"-{PRIORITY_MAX:,} to {PRIORITY_MAX:,}", "`bad_value`"),
+    Limit("`loop: {max: …}`", f"1 to {PASSES_MAX:,}", "`bad_value`"),
+    Limit(
+        "lost leases of one task",
+        f"{LOST_MAX}",
+        "the task is dead with `lease_lost`",
+    ),
+    Limit(
+        "a payload (input, output, error)",
+        f"{PAYLOAD_MAX:,} bytes of JSON",
+        "the node's failure `payload_too_large`; as a run's input, `start` refuses it",
+    ),
+)
+
+
+def as_markdown() -> str:
+    """The table for the docs."""
+    rows = (f"| {row.what} | {row.bound} | {row.beyond} |" for row in LIMITS)
+    return "\n".join(["| what | bound | beyond it |", "|---|---|---|", *rows])

@@ -1,0 +1,1 @@
+"""What the application needs from the world, as Protocols and the values that cross them. No implementation."""

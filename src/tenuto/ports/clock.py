@@ -1,0 +1,32 @@
+"""Time, names and chance, handed in. Nothing else in the engine asks for them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tenuto.model.ids import LeaseId, MessageId, RunId, WorkerId
+
+
+class Clock(Protocol):
+    """The store's time."""
+
+    def now(self) -> int:
+        """Microseconds since 1970, never running backwards within a process."""
+        ...
+
+
+class Ids(Protocol):
+    """Fresh names. Run ids are UUIDv7 that take their time from `at`, monotonic within the process."""
+
+    def run_id(self, at: int) -> RunId: ...
+    def lease_id(self) -> LeaseId: ...
+    def message_id(self) -> MessageId: ...
+    def worker_id(self, name: str) -> WorkerId: ...
+
+
+class Dice(Protocol):
+    """Chance as a number."""
+
+    def draw(self) -> float:
+        """Uniform in [0, 1)."""
+        ...

@@ -1,0 +1,87 @@
+"""What people and clients read: runs, histories, results, workers. Never a base for a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tenuto.machine.snapshot import OpenedWait, Snapshot, Task, Timer
+from tenuto.model.ids import RunId
+from tenuto.model.payload import PayloadKey
+from tenuto.ports.store import DefinitionRow, EventRow, LeaseRow, PayloadRow, RunRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """All given conditions hold. `before`: only runs older than this id (the page's cursor)."""
+
+    namespace: str = "default"
+    workflow: str | None = None
+    states: tuple[str, ...] = ()
+    before: RunId | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRow:
+    """A worker as last heard of."""
+
+    id: str
+    queues: tuple[str, ...]
+    names: tuple[str, ...]
+    capacity: int
+    busy: int
+    lag_us: int
+    seen_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDetail:
+    """Everything about one run but payloads and history."""
+
+    run: RunRow
+    snapshot: Snapshot
+    tasks: tuple[tuple[Task, LeaseRow | None], ...]
+    timers: tuple[Timer, ...]
+    waits: tuple[OpenedWait, ...]
+    ready: tuple[str, ...]
+    """Places with a ready row."""
+
+
+class Reads(Protocol):
+    """`get` raises NotFound, `find` may answer None, `list` is a page, newest first."""
+
+    async def get_run(self, run_id: RunId) -> RunDetail: ...
+
+    async def list_runs(self, wanted: RunFilter) -> Sequence[RunRow]: ...
+
+    async def list_run_ids(self, prefix: str) -> Sequence[RunId]:
+        """Runs whose id starts or ends with this text; at most 10. People copy eight characters of it."""
+        ...
+
+    async def find_run_by_key(self, namespace: str, workflow: str, key: str) -> RunId | None: ...
+
+    async def history(
+        self, run_id: RunId, after: int = 0, limit: int = 10_000
+    ) -> Sequence[EventRow]:
+        """Events with seq > after, in order."""
+        ...
+
+    async def payloads(self, run_id: RunId, keys: Sequence[PayloadKey]) -> Mapping[PayloadKey, str]:
+        """Newest text of each key that has one."""
+        ...
+
+    async def all_payloads(self, run_id: RunId) -> Sequence[PayloadRow]: ...
+
+    async def get_definition(self, content_hash: str) -> DefinitionRow: ...
+
+    async def find_definition(self, namespace: str, name: str) -> DefinitionRow | None:
+        """The newest version."""
+        ...
+
+    async def list_workers(self) -> Sequence[WorkerRow]: ...
+
+    async def count_runs(self, namespace: str) -> Mapping[str, int]:
+        """State -> how many."""
+        ...

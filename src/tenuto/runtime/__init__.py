@@ -1,0 +1,1 @@
+"""How anything here runs: services, logging, the one door of results. Knows nothing of workflows."""

@@ -1,0 +1,356 @@
+"""`Tenuto`: the engine inside a Python program, and `Run`: one run of it.
+
+Every verb that waits is written once, as a coroutine whose name begins with `a`; the verbs without
+it are generated from these (`sdk/sync.py`). Nothing is opened before the first verb needs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, overload
+
+from tenuto.model.errors import InvalidInput, NotFound
+from tenuto.model.ids import RunId
+from tenuto.model.states import RunState
+from tenuto.sdk import workflows
+from tenuto.sdk.failures import RunFailed
+from tenuto.sdk.link import Link
+from tenuto.sdk.sync import RunVerbs, TenutoVerbs
+from tenuto.sdk.values import read_value
+from tenuto.sdk.workflows import Workflow
+from tenuto.settings import Database, parse_database
+from tenuto.worker.registry import Registry
+
+NAMESPACE = "default"
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Tenuto(TenutoVerbs):
+    """Workflows in this process, kept in a SQLite file.
+
+    Use it as a context manager, sync or async, or call `close`; at the program's end it closes
+    itself. Closing drains: tasks under way finish within ten seconds or are given back, and go on
+    when the file is opened again.
+
+    `async def` tasks run on the loop of the coroutine that first used this object, as long as that
+    loop is alive, else on a loop of the engine's own; `def` tasks run in threads. All methods may
+    be called from any thread.
+    """
+
+    def __init__(
+        self, url: str | Path | None = None, *, slots: int = 50, threads: int = 16
+    ) -> None:
+        """Remember where the runs are kept; nothing is opened yet.
+
+        Args:
+            url: a path, `sqlite:///path` or `:memory:`; None is `TENUTO_DATABASE`, else
+            `.tenuto/tenuto.db`. slots: tasks at the same time.
+            threads: of these, `def` tasks at the same time.
+
+        Raises:
+            NotYet: a `postgresql:` or `http:` URL.
+            InvalidInput: any other URL, or a bound below 1.
+        """
+        if slots < 1 or threads < 1:
+            raise InvalidInput("slots and threads must be at least 1")
+        self.database: Database = parse_database(None if url is None else str(url))
+        self.has_default_database = url is None
+        self.registry = Registry()
+        self._names: dict[Callable[..., Any], str] = {}
+        self.link = Link(self.database, self.registry, slots=slots, threads=threads)
+        self._deployed: dict[object, Workflow] = {}
+
+    # -- tasks -----------------------------------------------------------------------------------------------------
+
+    @overload
+    def task(self, function: _Function, /) -> _Function: ...
+
+    @overload
+    def task(self, /, *, name: str | None = None) -> Callable[[_Function], _Function]: ...
+
+    def task(
+        self, function: _Function | None = None, /, *, name: str | None = None
+    ) -> _Function | Callable[[_Function], _Function]:
+        """Register a function that `task` nodes name. It stays callable as it is.
+
+        Register tasks before the first run starts: a worker that runs already does not see later
+        ones.
+
+        Args:
+            name: what definitions say under `task:`; the function's own name by default.
+
+        Raises:
+            InvalidTask: the name is taken, or the function's parameters cannot be given by keyword.
+        """
+
+        def register(wanted: _Function) -> _Function:
+            self.registry.add(wanted, name=name)
+            self._names[wanted] = name if name is not None else wanted.__name__
+            return wanted
+
+        return register if function is None else register(function)
+
+    # -- verbs -----------------------------------------------------------------------------------------------------
+
+    async def adeploy(self, workflow: str | Path) -> Workflow:
+        """Store a definition; the newest version of its name if nothing changed.
+
+        Args:
+            workflow: the path of a YAML or JSON file, or the text itself.
+
+        Raises:
+            InvalidDefinition: with all findings.
+            NotFound: there is no such file.
+        """
+        source = workflows.find_source(workflow)
+        if source is None:
+            raise InvalidInput(
+                f"{str(workflow)!r} is neither a .yaml, .yml or .json file nor a text"
+            )
+        return await self._deploy(source)
+
+    async def astart(
+        self,
+        workflow: str | Path,
+        input: object = None,
+        *,
+        key: str | None = None,
+        vars: Mapping[str, object] | None = None,
+    ) -> Run:
+        """Start a run; it is stored, and will be carried on, when this returns.
+
+        Args:
+            workflow: the path of a YAML or JSON file (deployed if it is new), the name of a
+            deployed one, or the text. input: any JSON value, checked against the definition's
+            `input`; None is `{}`. key: idempotency key: a second start of this workflow with the
+            same key gives the first one's run. vars: override the definition's `vars`.
+
+        Raises:
+            InvalidInput: `input` fails the schema, or a var is unknown.
+            InvalidDefinition: with all findings.
+            NotFound: no such file or deployed workflow.
+        """
+        [run] = await self._start(workflow, [(input, key)], vars or {})
+        return run
+
+    async def astart_many(
+        self,
+        workflow: str | Path,
+        inputs: Sequence[object],
+        *,
+        vars: Mapping[str, object] | None = None,
+    ) -> list[Run]:
+        """Start a run for each input, in order, in few commits. Arguments and errors as `start`;
+        on an error none is started.
+        """
+        return await self._start(workflow, [(input, None) for input in inputs], vars or {})
+
+    async def aenqueue(self, task: Callable[..., Any] | str, /, **params: object) -> Run:
+        """Call one task durably: a run of a single node, whose output is what the function returns.
+
+        Args:
+            task: a function registered with `task`, or its name.
+            params: its keyword arguments; JSON values.
+
+        Raises:
+            NotFound: this function or name is not registered.
+            InvalidInput: the params do not fit the function.
+        """
+        if isinstance(task, str):
+            name = task
+        else:
+            found = self._names.get(task)
+            if found is None:
+                shown = getattr(task, "__qualname__", repr(task))
+                raise NotFound("task", shown, "register it with @app.task")
+            name = found
+        misfit = self.registry.get(name).misfit(params)
+        if misfit is not None:
+            raise InvalidInput(misfit)
+        stored = await self._deploy(workflows.single_task(name))
+        [run] = await self._start_stored(stored, [(params, None)], {})
+        return run
+
+    async def asend_event(
+        self, event: str, key: str, payload: object = None, *, event_id: str | None = None
+    ) -> bool:
+        """Put an external event into the mailbox: the oldest wait for (event, key) takes it, now
+        or when it opens.
+
+        Args:
+            event: the name that a `wait_for_event` node waits for.
+            key: what its `key:` yields.
+            payload: any JSON value; the output of the wait.
+            event_id: a second event with the same id is dropped.
+
+        Returns:
+            False if it was dropped.
+        """
+        from tenuto.runtime.results import canonical
+
+        text = canonical(payload)
+        return await self.link.ask(
+            lambda engine: engine.commands.send_event(event, key, text, event_id=event_id)
+        )
+
+    async def aget_run(self, run_id: str) -> Run:
+        """The run with this id. Raises NotFound."""
+        detail = await self.link.ask(lambda engine: engine.reads.get_run(RunId(run_id)))
+        return Run(detail.run.run_id, self)
+
+    async def aclose(self) -> None:
+        """Drain and close; does nothing where nothing is open. The next verb opens anew."""
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        """Drain and close; does nothing where nothing is open. The next verb opens anew."""
+        self._deployed.clear()
+        self.link.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        stack: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        stack: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    # -- starting --------------------------------------------------------------------------------------------------
+
+    async def _start(
+        self,
+        workflow: str | Path,
+        inputs: Sequence[tuple[object, str | None]],
+        given: Mapping[str, object],
+    ) -> list[Run]:
+        source = workflows.find_source(workflow)
+        stored = await self._find(str(workflow)) if source is None else await self._deploy(source)
+        return await self._start_stored(stored, inputs, given)
+
+    async def _start_stored(
+        self,
+        stored: Workflow,
+        inputs: Sequence[tuple[object, str | None]],
+        given: Mapping[str, object],
+    ) -> list[Run]:
+        from tenuto.coordinator.commands import StartRequest
+        from tenuto.dsl.inputs import check_input
+        from tenuto.runtime.results import canonical
+
+        merged = canonical(workflows.merge_vars(stored, given))
+        requests = [
+            StartRequest(
+                graph_hash=stored.hash,
+                workflow=stored.name,
+                version=stored.version,
+                input=check_input(
+                    stored.input_schema, workflows.default_input(stored.input_schema, value)
+                ),
+                vars=merged,
+                key=key,
+            )
+            for value, key in inputs
+        ]
+        if not requests:
+            return []
+        started = await self.link.ask(lambda engine: engine.commands.start(requests))
+        return [Run(each.run_id, self) for each in started]
+
+    async def _deploy(self, source: workflows.Source) -> Workflow:
+        known = self._deployed.get(source)
+        if known is not None and self.link.is_open:
+            return known
+        graph = await asyncio.to_thread(workflows.compile_source, source)
+        row = await self.link.ask(lambda engine: engine.commands.deploy(graph))
+        stored = workflows.workflow_of(graph, version=row.version, content_hash=row.hash)
+        self._deployed[source] = stored
+        return stored
+
+    async def _find(self, name: str) -> Workflow:
+        from tenuto.model.stored import decode_graph
+
+        row = await self.link.ask(lambda engine: engine.reads.find_definition(NAMESPACE, name))
+        if row is None:
+            raise NotFound("workflow", name, "deploy it first, or give the path of its file")
+        known = self._deployed.get(row.hash)
+        if known is None:
+            known = workflows.workflow_of(
+                decode_graph(row.graph), version=row.version, content_hash=row.hash
+            )
+            self._deployed[row.hash] = known
+        return known
+
+
+class Run(RunVerbs):
+    """One run. Made by `start` and `enqueue`, or by `get_run` from an id."""
+
+    def __init__(self, id: str, app: Tenuto) -> None:
+        self.id = RunId(id)
+        self.link = app.link
+
+    def __repr__(self) -> str:
+        return f"Run({self.id!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Run) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    async def aresult(self, timeout: float | None = None) -> Any:
+        """Wait for the end; the run's output as a JSON value.
+
+        Args:
+            timeout: seconds, None for ever; the run itself goes on.
+
+        Raises:
+            RunFailed: it ended as failed, cancelled or timed_out.
+            TimeoutError: it has not ended in time.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                row = await self.link.ask(lambda engine: engine.commands.wait(self.id))
+        except TimeoutError:
+            raise TimeoutError(f"run {self.id} has not ended within {timeout:g} s") from None
+        if row.state == RunState.SUCCESS:
+            return await self.link.ask(lambda engine: read_value(engine.reads, self.id, row.output))
+        error = await self.link.ask(lambda engine: read_value(engine.reads, self.id, row.error))
+        raise RunFailed(self.id, row.state, error)
+
+    async def astatus(self) -> str:
+        """Its state: pending, running, paused, closing, success, failed, cancelled or timed_out."""
+        detail = await self.link.ask(lambda engine: engine.reads.get_run(self.id))
+        open_ = detail.run.state in (RunState.PENDING, RunState.RUNNING)
+        return "paused" if detail.run.paused and open_ else detail.run.state
+
+    async def acancel(self, reason: str = "") -> None:
+        """Ask it to end as cancelled. Raises Conflict when it has ended already."""
+        await self.link.ask(lambda engine: engine.commands.cancel(self.id, reason))
+
+    async def apause(self) -> None:
+        """Hand out no more of its tasks until it is resumed. Raises Conflict when it has ended or
+        is paused.
+        """
+        await self.link.ask(lambda engine: engine.commands.pause(self.id))
+
+    async def aresume(self) -> None:
+        """Go on after a pause. Raises Conflict when it is not paused."""
+        await self.link.ask(lambda engine: engine.commands.resume(self.id))

@@ -1,0 +1,102 @@
+"""The door of settings: what a user's words about the database mean. No file is opened here.
+
+Sources, later ones win: the default, `TENUTO_DATABASE`, what the program or the command line says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from tenuto.model.errors import InvalidInput, TenutoError
+
+DEFAULT_DATABASE = Path(".tenuto") / "tenuto.db"
+MEMORY = ":memory:"
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+
+
+class NotYet(TenutoError):
+    """What a later release brings."""
+
+    exit_code = 2
+
+    def __init__(self, what: str, instead: str) -> None:
+        super().__init__(f"{what} comes with a later release; {instead}")
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """Where the embedded engine keeps its runs: a file, or memory (`path` None)."""
+
+    path: Path | None
+
+    @property
+    def place(self) -> Path | str:
+        """As the engine takes it."""
+        return MEMORY if self.path is None else self.path
+
+    def __str__(self) -> str:
+        """As people write it."""
+        return MEMORY if self.path is None else str(self.path)
+
+
+def parse_database(url: str | None, environment: Mapping[str, str] = os.environ) -> Database:
+    """Read a path, `:memory:` or `sqlite:` URL; None means `TENUTO_DATABASE`, else the default
+    file.
+
+    `sqlite:///runs.db` is relative to the working directory, `sqlite:////var/runs.db` is absolute.
+
+    Raises:
+        NotYet: a PostgreSQL or server URL.
+        InvalidInput: another scheme, a directory, or nothing at all.
+    """
+    text = environment.get("TENUTO_DATABASE", "") if url is None else url
+    if not text:
+        if url is None:
+            return Database(DEFAULT_DATABASE)
+        raise InvalidInput("is empty; give a file such as .tenuto/tenuto.db", path="database")
+    if "\0" in text:
+        raise InvalidInput("holds a NUL character", path="database")
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return _file(text)
+    match scheme[1].lower():
+        case "sqlite":
+            return _file(_sqlite_path(text[len("sqlite:") :]))
+        case "postgresql" | "postgres":
+            raise NotYet("PostgreSQL", f"use a file, such as {DEFAULT_DATABASE}")
+        case "http" | "https":
+            raise NotYet("speaking to a server", f"use a file, such as {DEFAULT_DATABASE}")
+        case other:
+            raise InvalidInput(
+                f"{other!r} is no kind of database; write a path or sqlite:///path", path="database"
+            )
+
+
+def _sqlite_path(rest: str) -> str:
+    if rest.startswith("//"):
+        host, slash, rest = rest[2:].partition("/")
+        if host:
+            raise InvalidInput(
+                f"sqlite URLs have no host, but this one names {host!r}; write sqlite:///{host}"
+                f"{slash}{rest}",
+                path="database",
+            )
+    return unquote(rest)
+
+
+def _file(text: str) -> Database:
+    if text in (MEMORY, ""):
+        return Database(None)
+    path = Path(text).expanduser()
+    if path.is_dir():
+        raise InvalidInput(
+            f"{text} is a directory; name a file in it, such as {path / 'tenuto.db'}",
+            path="database",
+        )
+    return Database(path)

@@ -1,0 +1,151 @@
+"""One attempt of a user's function: its arguments, its run, and what became of it as a result. No loops, no threads.
+
+This is the executor's boundary: whatever user code raises, SystemExit too, is the attempt's failure and nobody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import traceback
+from collections.abc import Callable
+
+from tenuto.ports.gateway import Failed, Lease, Result, Success
+from tenuto.runtime.results import Refused, canonical, parse
+from tenuto.worker.context import Context, enter
+from tenuto.worker.registry import Task, TaskError
+
+MESSAGE_MAX = 2_000
+CODE_MAX = 200
+_FRAMES_MAX = 20
+_TRACEBACK_MAX = 8_000
+
+
+class Call:
+    """An attempt on its way to user code and back.
+
+    Attributes:
+        answer: belongs to the engine's loop; who executes waits on it.
+        ended: the body does not run, and will not.
+        result: set when it ended by itself; None with `ended`: it was stopped before it had one.
+        waiters: futures of the engine's loop, to be resolved once it ended.
+    """
+
+    __slots__ = ("answer", "context", "ended", "job", "lease", "result", "task", "waiters")
+
+    def __init__(self, lease: Lease, task: Task, answer: asyncio.Future[Result]) -> None:
+        self.lease = lease
+        self.task = task
+        self.answer = answer
+        self.context = Context(lease)
+        self.job: asyncio.Task[None] | None = None
+        self.result: Result | None = None
+        self.ended = False
+        self.waiters: list[asyncio.Future[None]] = []
+
+
+async def run_coroutine(call: Call, interrupted: Callable[[], bool]) -> None:
+    """Await an `async def`; leaves the result on `call`. Returns normally, whatever happens.
+
+    `interrupted`: asked after a cancel that nobody here asked for, whether the loop itself is ending.
+    """
+    try:
+        enter(call.context)
+        params = parse(call.lease.input)
+        misfit = call.task.misfit(params)
+        if misfit is not None:
+            call.result = _bad_arguments(misfit)
+        else:
+            call.result = result_of(await call.task.function(**params))
+    except asyncio.CancelledError as error:
+        if not call.context.cancelled and not interrupted():
+            call.result = failure_of(error)  # the code cancelled itself
+    except BaseException as error:  # noqa: BLE001  the executor's boundary
+        call.result = failure_of(error)
+    call.ended = True
+
+
+def run_function(call: Call) -> None:
+    """Call a `def`; leaves the result on `call`. Returns normally, whatever happens."""
+    try:
+        enter(call.context)
+        params = parse(call.lease.input)
+        misfit = call.task.misfit(params)
+        if misfit is not None:
+            call.result = _bad_arguments(misfit)
+        else:
+            call.result = result_of(call.task.function(**params))
+    except BaseException as error:  # noqa: BLE001  the executor's boundary
+        call.result = failure_of(error)
+    call.ended = True
+
+
+def result_of(value: object) -> Result:
+    """Take a returned value through the one door of results: what JSON cannot hold is a failure, never retried."""
+    if inspect.iscoroutine(value):
+        value.close()
+        return Failed(
+            code="bad_result",
+            message="the function returned a coroutine; declare it with `async def`",
+            retryable=False,
+        )
+    try:
+        return Success(output=canonical(value))
+    except Refused as refused:
+        return Failed(code=refused.code, message=text_of(refused.message), retryable=False)
+
+
+def failure_of(error: BaseException) -> Failed:
+    """Describe what user code raised. The code is the class's name, or what a TaskError says.
+
+    `details`: `{traceback: [lines]}`, or a TaskError's own details.
+    """
+    if isinstance(error, TaskError):
+        details, note = _details_of(error)
+        return Failed(
+            code=text_of(error.code)[:CODE_MAX] or "TaskError",
+            message=text_of(error.message) + note,
+            details=details,
+            retryable=error.retryable,
+        )
+    try:
+        said = str(error)
+    except BaseException:  # noqa: BLE001  even __str__ is user code
+        said = "(its message cannot be shown)"
+    return Failed(
+        code=text_of(type(error).__name__)[:CODE_MAX],
+        message=text_of(said),
+        details=canonical({"traceback": _traceback(error)}),
+    )
+
+
+def text_of(value: object) -> str:
+    """Text that can be stored anywhere: no NUL, no lone surrogates, bounded."""
+    text = str(value)[:MESSAGE_MAX]
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+
+
+def _bad_arguments(misfit: str) -> Failed:
+    return Failed(code="bad_arguments", message=text_of(misfit), retryable=False)
+
+
+def _details_of(error: TaskError) -> tuple[str | None, str]:
+    """A TaskError's details as JSON text, and what to add to its message when they are none."""
+    if error.details is None:
+        return None, ""
+    try:
+        return canonical(error.details), ""
+    except Refused as refused:
+        return None, f" (its details were dropped: {text_of(refused.message)})"
+
+
+def _traceback(error: BaseException) -> list[str]:
+    """The innermost frames of user code, as lines; ours is the outermost and left out."""
+    frames = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    lines = traceback.format_tb(frames)[-_FRAMES_MAX:]
+    return text_lines("".join(lines)[-_TRACEBACK_MAX:])
+
+
+def text_lines(text: str) -> list[str]:
+    """Split into lines of storable text."""
+    return [text_of(line) for line in text.splitlines()]

@@ -1,0 +1,177 @@
+"""The loop where `async def` tasks run: the user's own, or one in a thread of its own. Never the engine's.
+
+`send` and `close` belong to the engine's loop, all else to the user's. Calls cross in batches: one wake-up for all that
+wait, in both directions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from tenuto.runtime.logging import get_logger
+from tenuto.worker.calls import Call, run_coroutine
+
+_JOIN_S = 1.0
+"""How long closing waits for code that was asked to stop; what blocks longer is a daemon's."""
+
+log = get_logger("worker")
+
+
+class UserLoop:
+    """Starts and stops calls on one loop."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop | None,
+        ended: Callable[[Sequence[Call]], None],
+    ) -> None:
+        """`loop` None: a thread `tenuto-user` with a loop starts at first use. `ended` is called on the user's loop."""
+        self._loop = loop
+        self._ended = ended
+        self._thread: threading.Thread | None = None
+        self._begun = False
+        self._inbox: deque[Call] = deque()
+        self._waking = False
+        self._group: asyncio.TaskGroup | None = None
+        self._host: asyncio.Task[None] | None = None
+        self._over = False
+        self._done: list[Call] = []
+        # Tasks start from an empty context, not from what the engine has bound.
+        self._context = contextvars.Context()
+
+    def send(self, call: Call) -> None:
+        """Start `call`, or stop it if it is cancelled."""
+        self._begin()
+        self._inbox.append(call)
+        if self._waking:
+            return
+        self._waking = True
+        self._post(self._drain)
+
+    async def close(self) -> None:
+        """Cancel every call; end the loop if it is ours. Bounded: code that blocks is left behind."""
+        if not self._begun:
+            return
+        self._post(self._stop)
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, _JOIN_S)
+
+    def _begin(self) -> None:
+        """Start the loop, if it is ours, and the task on it that owns all calls."""
+        if self._begun:
+            return
+        self._begun = True
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=_run, args=(self._loop,), name="tenuto-user", daemon=True
+            )
+            self._thread.start()
+        host = self._own()
+        try:
+            asyncio.run_coroutine_threadsafe(host, self._loop)
+        except RuntimeError:
+            host.close()
+            self._over = True
+
+    def _post(self, callback: Callable[[], None]) -> None:
+        """Run `callback` on the user's loop; if that is closed, hand back what waits."""
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(callback, context=self._context)
+        except RuntimeError:
+            self._over = True
+            self._waking = False
+            self._refuse()
+            self._flush()
+
+    # -- on the user's loop ----------------------------------------------------------------------------------------
+
+    async def _own(self) -> None:
+        """Own the calls' tasks, so that none outlives this one unseen. Ends by being cancelled."""
+        self._host = asyncio.current_task()
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                self._drain()
+                await asyncio.get_running_loop().create_future()
+        finally:
+            self._over = True
+            self._refuse()
+            self._flush()
+            if self._thread is not None:
+                asyncio.get_running_loop().stop()
+
+    def _drain(self) -> None:
+        """Start what is new, stop what is cancelled."""
+        self._waking = False  # before the queue is emptied: what is added from here on wakes again
+        if self._over:
+            self._refuse()
+            self._flush()
+            return
+        group = self._group
+        if group is None or self._interrupted():
+            return  # `_own` comes here itself
+        while self._inbox:
+            call = self._inbox.popleft()
+            if call.ended:
+                continue
+            if not call.context.cancelled:
+                call.job = group.create_task(self._run(call), name=call.lease.name)
+            elif call.job is not None:
+                call.job.cancel()
+            else:
+                self._end(call)
+
+    async def _run(self, call: Call) -> None:
+        await run_coroutine(call, self._interrupted)
+        self._end(call)
+
+    def _end(self, call: Call) -> None:
+        """Hand back an ended call, with all others that end in this turn of the loop."""
+        call.ended = True
+        if not self._done:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._done.append(call)
+
+    def _flush(self) -> None:
+        if self._done:
+            done, self._done = self._done, []
+            self._ended(done)
+
+    def _refuse(self) -> None:
+        """End what never started."""
+        while self._inbox:
+            call = self._inbox.popleft()
+            if not call.ended and call.job is None:
+                call.ended = True
+                self._done.append(call)
+
+    def _interrupted(self) -> bool:
+        return self._over or self._host is None or self._host.cancelling() > 0
+
+    def _stop(self) -> None:
+        if self._host is not None:
+            self._host.cancel()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """The thread of our own loop for user code. Survives a SystemExit of a task that user code started itself."""
+    asyncio.set_event_loop(loop)
+    while True:
+        try:
+            loop.run_forever()
+            break
+        except (SystemExit, KeyboardInterrupt) as error:
+            log.warning("exit_in_user_task_ignored", error=type(error).__name__)
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.wait(left, timeout=_JOIN_S))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()

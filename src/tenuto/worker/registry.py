@@ -1,0 +1,175 @@
+"""The functions that a worker knows by name, and the error that they may raise. Calls nothing itself."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tenuto.model.errors import NotFound, TenutoError
+
+_NAME_MAX = 200
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class TaskError(Exception):
+    """Raised by task code to fail its attempt with a code of its own choice.
+
+    `code` is what `retry.rules` and failure edges match; `details` is any JSON value; `retryable` False: no attempt can
+    help, whatever the node's retry says.
+    """
+
+    def __init__(
+        self, code: str, message: str = "", *, details: object = None, retryable: bool = True
+    ) -> None:
+        self.code, self.message, self.details, self.retryable = code, message, details, retryable
+        super().__init__(f"{code}: {message}" if message else code)
+
+
+class UnknownTask(NotFound):
+    """No function has this name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__("task", name, _meant(name, known).removeprefix("; "))
+
+
+class InvalidTask(TenutoError):
+    """A function cannot be a task, or its name is taken."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A registered function. `allowed` None: it takes any keyword (`**rest`)."""
+
+    name: str
+    function: Callable[..., Any]
+    is_async: bool
+    required: frozenset[str]
+    allowed: frozenset[str] | None
+    signature: str
+
+    def misfit(self, params: object) -> str | None:
+        """Why `params` cannot be this function's keyword arguments (SEMANTICS D), or None when they can."""
+        if not isinstance(params, dict):
+            return f"task {self.name!r} takes keyword arguments; its params are no mapping"
+        if self.allowed is not None and not self.allowed.issuperset(params):
+            wrong = next(name for name in params if name not in self.allowed)
+            return f"task {self.name}{self.signature} has no parameter {wrong!r}" + _meant(
+                wrong, self.allowed
+            )
+        if not self.required <= params.keys():
+            lacking = ", ".join(repr(name) for name in sorted(self.required - params.keys()))
+            return f"task {self.name}{self.signature} needs {lacking}"
+        return None
+
+
+class Registry:
+    """Task functions by name. Filled at import time; read by any thread."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Task] = {}
+
+    def add(self, function: _Function, *, name: str | None = None) -> _Function:
+        """Register `function` and return it unchanged, so that `@registry.add` works. Its name is the default.
+
+        Raises:
+            InvalidTask: the name is taken by another function, or the function has parameters that cannot be given by
+                keyword, or it is a generator.
+        """
+        task = _task_of(function, name)
+        taken = self._tasks.get(task.name)
+        if taken is not None and taken.function is not function:
+            raise InvalidTask(
+                f"two tasks are named {task.name!r}: {_place_of(taken.function)} and"
+                f" {_place_of(function)}; give one of them another name"
+            )
+        self._tasks[task.name] = task
+        return function
+
+    def names(self) -> tuple[str, ...]:
+        """All names, sorted."""
+        return tuple(sorted(self._tasks))
+
+    def find(self, name: str) -> Task | None:
+        """The task of that name, or None."""
+        return self._tasks.get(name)
+
+    def get(self, name: str) -> Task:
+        """The task of that name. Raises UnknownTask, which says what was probably meant."""
+        task = self._tasks.get(name)
+        if task is None:
+            raise UnknownTask(name, self.names())
+        return task
+
+    def signature(self, name: str) -> str:
+        """How the function is declared, for people: `(order, *, amount=0)`. Raises UnknownTask."""
+        return self.get(name).signature
+
+    def missing(self, name: str) -> str:
+        """What to tell somebody who asked for a name that is not here."""
+        return str(UnknownTask(name, self.names()))
+
+
+def _task_of(function: Callable[..., Any], name: str | None) -> Task:
+    """Look at a function once, so that a call needs no inspection."""
+    called = name if name is not None else getattr(function, "__name__", "")
+    if not called or len(called) > _NAME_MAX or any(c.isspace() for c in called) or "/" in called:
+        raise InvalidTask(
+            f"{called!r} is no task name: 1 to {_NAME_MAX} characters, without spaces and '/'"
+        )
+    if called == "http":
+        raise InvalidTask("a task cannot be named 'http': that is the engine's own")
+    bare = _bare(function)
+    if inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare):
+        raise InvalidTask(f"task {called!r} is a generator; a task returns one value")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        raise InvalidTask(f"task {called!r} has no signature that can be read; wrap it") from None
+    required, allowed, open_ended = set[str](), set[str](), False
+    for parameter in signature.parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            open_ended = True
+        elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise InvalidTask(
+                f"task {called!r} takes {parameter.name!r} by position only;"
+                " params are keyword arguments"
+            )
+        elif parameter.kind is not inspect.Parameter.VAR_POSITIONAL:
+            allowed.add(parameter.name)
+            if parameter.default is inspect.Parameter.empty:
+                required.add(parameter.name)
+    return Task(
+        name=called,
+        function=function,
+        is_async=inspect.iscoroutinefunction(bare),
+        required=frozenset(required),
+        allowed=None if open_ended else frozenset(allowed),
+        signature=str(signature),
+    )
+
+
+def _bare(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function behind partials and callable objects."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not inspect.isroutine(function) and not inspect.isclass(function):
+        return type(function).__call__
+    return function
+
+
+def _place_of(function: Callable[..., Any]) -> str:
+    """Where a function is from, for people."""
+    bare = _bare(function)
+    return f"{getattr(bare, '__module__', '?')}.{getattr(bare, '__qualname__', bare)}"
+
+
+def _meant(wrong: str, known: Iterable[str]) -> str:
+    """A hint, empty when nothing is near."""
+    near = difflib.get_close_matches(wrong, sorted(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

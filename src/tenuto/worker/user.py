@@ -1,0 +1,126 @@
+"""Runs the user's functions: `async def` on the user's loop, `def` in a bounded set of threads.
+
+Never on the engine's loop: code that blocks delays its neighbours, not leases and heartbeats. Knows no deadlines: the
+runner cancels.
+
+A call stays in `_live` until its body has ended, whatever became of its result. That is what `busy` tells the runner, so
+that a step is never run twice at the same time in this process: a thread cannot be stopped, and a coroutine may take its
+time to clean up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from tenuto.model.ids import TaskId
+from tenuto.ports.gateway import Failed, Lease, Result
+from tenuto.worker.calls import Call
+from tenuto.worker.coroutines import UserLoop
+from tenuto.worker.registry import Registry
+from tenuto.worker.threads import Threads
+
+THREADS = 16
+"""SEMANTICS D."""
+
+
+class Interrupted(Exception):
+    """The place where the work ran went away (the user's loop ended): no result, and not the work's fault."""
+
+
+class UserExecutor:
+    """An executor of the functions in a registry. Its methods belong to the engine's loop."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        threads: int = THREADS,
+    ) -> None:
+        """`loop`: where `async def` runs; None starts a thread with a loop of its own at first use."""
+        self._registry = registry
+        self._live: dict[TaskId, Call] = {}
+        self._threads = Threads(threads, lambda call: self._hand_back((call,)))
+        self._coroutines = UserLoop(loop, self._hand_back)
+        self._outbox: deque[Call] = deque()
+        self._waking = False
+        self._engine: asyncio.AbstractEventLoop | None = None
+
+    async def execute(self, lease: Lease) -> Result:
+        """Run one attempt. Cancelling asks the function to stop and returns at once; then see `busy`.
+
+        Raises:
+            Interrupted: the user's loop is gone.
+        """
+        task = self._registry.find(lease.name)
+        if task is None:
+            return Failed(code="unknown_task", message=self._registry.missing(lease.name))
+        assert lease.task_id not in self._live, "the runner asks busy() first"
+        self._engine = loop = asyncio.get_running_loop()
+        call = Call(lease, task, loop.create_future())
+        self._live[lease.task_id] = call
+        if task.is_async:
+            self._coroutines.send(call)
+        else:
+            self._threads.submit(call)
+        try:
+            return await call.answer
+        except asyncio.CancelledError:
+            if call.answer.done() and not call.answer.cancelled():
+                return call.answer.result()  # both came in one turn, and the work is done
+            call.context.cancel()
+            if task.is_async:
+                self._coroutines.send(call)
+            raise
+
+    def busy(self, task_id: TaskId) -> bool:
+        """Whether a function of that task is still running, its result wanted or not."""
+        return task_id in self._live
+
+    async def until_free(self, task_id: TaskId) -> None:
+        """Wait until `busy` is False."""
+        while (call := self._live.get(task_id)) is not None:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            call.waiters.append(waiter)
+            await waiter
+
+    def take_beat(self, task_id: TaskId) -> bool:
+        """Whether the task called `context.heartbeat()` since this was last asked."""
+        call = self._live.get(task_id)
+        return call is not None and call.context.take_beat()
+
+    async def close(self) -> None:
+        """Cancel what is left and end the threads. A function that goes on regardless dies with the process."""
+        for call in self._live.values():
+            call.context.cancel()
+        self._threads.close()
+        await self._coroutines.close()
+
+    def _hand_back(self, calls: Sequence[Call]) -> None:
+        """Queue ended calls and wake the engine's loop, once for all that wait. Called from any thread."""
+        self._outbox.extend(calls)
+        if self._waking or self._engine is None:
+            return
+        self._waking = True
+        try:
+            self._engine.call_soon_threadsafe(self._deliver)
+        except RuntimeError:
+            # The engine's loop is closed: nobody waits any more, and leases end by themselves.
+            return
+
+    def _deliver(self) -> None:
+        """Give results to those who wait for them."""
+        self._waking = False  # before the queue is emptied: what is added from here on wakes again
+        while self._outbox:
+            call = self._outbox.popleft()
+            self._live.pop(call.lease.task_id, None)
+            if not call.answer.done():
+                if call.result is None:
+                    call.answer.set_exception(Interrupted("the user's loop has ended"))
+                else:
+                    call.answer.set_result(call.result)
+            for waiter in call.waiters:
+                if not waiter.done():
+                    waiter.set_result(None)

@@ -1,0 +1,178 @@
+"""The build's own scripts keep their promises: budgets, real failures, Pythons that work."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "scripts"
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Loader:
+    """Scripts import each other by plain name, as they do when one of them is run."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    return Loader(monkeypatch)
+
+
+class Loader:
+    """Loads a script of scripts/ as a module."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, name: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        self._monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        return module
+
+
+def python(code: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", code)
+
+
+def alive(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def test_a_stage_over_its_budget_fails_and_is_ended_with_its_children(
+    load: Loader, tmp_path: Path
+) -> None:
+    ci = load("ci")
+    note = tmp_path / "pid"
+    start_child = (
+        "import pathlib, subprocess, sys;"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']);"
+        f"pathlib.Path({str(note)!r}).write_text(str(child.pid));"
+        "child.wait()"
+    )
+
+    result = ci.run_stage(ci.Stage("slow", 3, (python(start_child), python("print('later')"))))
+
+    child = int(note.read_text())
+    assert result.verdict == "OVER BUDGET"
+    for _ in range(500):  # the kill is sent, its effect may take a moment
+        if not alive(child):
+            break
+        time.sleep(0.01)
+    assert not alive(child)
+
+
+def test_a_stage_runs_all_its_commands_and_fails_if_one_of_them_does(
+    load: Loader, tmp_path: Path
+) -> None:
+    ci = load("ci")
+    last = tmp_path / "last"
+
+    result = ci.run_stage(
+        ci.Stage("mixed", 60, (python("raise SystemExit(5)"), python(f"open({str(last)!r}, 'w')")))
+    )
+
+    assert result.verdict == "FAILED"
+    assert last.exists()
+
+
+def test_no_tests_collected_is_a_failure(load: Loader, tmp_path: Path) -> None:
+    ci = load("ci")
+
+    result = ci.run_stage(
+        ci.Stage("empty", 60, (ci.pytest("-p", "no:cacheprovider", str(tmp_path)),))
+    )
+
+    assert result.verdict == "FAILED"
+
+
+def test_without_an_environment_no_other_stage_runs(load: Loader) -> None:
+    ci = load("ci")
+    failing = ci.Stage("setup", 60, (python("raise SystemExit(1)"),))
+
+    results = ci.run_all([failing, ci.Stage("unit", 60, (python("pass"),))])
+
+    assert [result.stage.name for result in results] == ["setup"]
+
+
+def test_the_full_list_fits_into_the_time_that_ci_has(load: Loader) -> None:
+    """CI ends a run after 90 minutes, without a word about which stage was slow."""
+    stages = [stage for stage in load("ci").STAGES if stage.always]
+
+    assert [stage.name for stage in stages][:2] == ["setup", "run"]
+    assert sum(stage.budget_s for stage in stages) <= 80 * 60
+
+
+def test_make_and_ci_name_only_stages_that_exist(load: Loader) -> None:
+    known = {stage.name for stage in load("ci").STAGES}
+    makefile = (ROOT / "Makefile").read_text()
+    named = [line.split("ci.py ")[1].strip() for line in makefile.splitlines() if "ci.py " in line]
+
+    assert set(named) <= known
+    assert "make --no-print-directory test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_a_shim_that_exists_but_fails_is_no_python(load: Loader, tmp_path: Path) -> None:
+    newest = load("newest_python")
+    broken, works = tmp_path / "broken", tmp_path / "works"
+    for folder, text in ((broken, "exit 127"), (works, "echo 3 29 1")):
+        folder.mkdir()
+        shim = folder / "python3.29"
+        shim.write_text(f"#!/bin/sh\n{text}\n")
+        shim.chmod(0o755)
+
+    found = newest.newer_than((3, 11, 7), [broken, works])
+
+    assert found == [((3, 29, 1), works / "python3.29")]
+
+
+def test_the_pythons_behind_a_version_managers_shims_are_looked_at(
+    load: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = load("newest_python")
+    real = tmp_path / "versions" / "3.29.1" / "bin"
+    real.mkdir(parents=True)
+    monkeypatch.setenv("PATH", str(tmp_path / "shims"))
+
+    assert real in newest.places()
+
+
+def test_an_older_or_equal_python_is_not_newer(load: Loader, tmp_path: Path) -> None:
+    newest = load("newest_python")
+    (tmp_path / "python3.12").symlink_to(sys.executable)
+
+    assert newest.newer_than((3, 12, 1), [tmp_path]) == []
+
+
+def test_pins_lose_everything_but_names_and_hashes(load: Loader) -> None:
+    pin = load("pin")
+    answer = (
+        "# made by a tool, in /some/where\n"
+        "--index-url https://registry.example/simple\n"
+        "\n"
+        "orjson==3.13.0 \\\n"
+        "    --hash=sha256:00\n"
+    )
+
+    assert pin.cleaned(answer) == f"{pin.HEADER}orjson==3.13.0 \\\n    --hash=sha256:00\n"
+
+
+def test_an_environment_that_fits_is_left_alone(
+    load: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = load("environment")
+    (tmp_path / "bin").mkdir()
+    environment.python_of(tmp_path).symlink_to(sys.executable)
+    version = environment.version_of(environment.python_of(tmp_path))
+    (tmp_path / environment.STAMP).write_text(environment.fingerprint(version))
+    before = sorted(tmp_path.iterdir())
+
+    assert environment.prepare(tmp_path, "/no/such/python") is False
+    assert sorted(tmp_path.iterdir()) == before
