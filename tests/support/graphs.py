@@ -149,7 +149,9 @@ def detail(id: str, type: NodeType) -> Detail:
         case NodeType.TASK:
             return Work(id, value("{}", f"nodes.{id}.params"))
         case NodeType.HTTP:
-            return Work("http", value('{"method":"GET","url":"http://127.0.0.1:1/"}', f"nodes.{id}.request"))
+            return Work(
+                "http", value('{"method":"GET","url":"http://127.0.0.1:1/"}', f"nodes.{id}.request")
+            )
         case NodeType.WAIT:
             return Wait(for_us=SECOND_US)
         case NodeType.WAIT_FOR_EVENT:

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
 from tenuto.model.errors import InvalidInput, NotFound
-from tenuto.sdk.workflows import near_files, unknown_var, value_like
+from tenuto.sdk.workflows import near_files
 
 FILE_MAX = 8 * 1_048_576
 """Bytes of a JSON file: far above what a payload may hold, far below what hurts."""
@@ -106,17 +106,9 @@ def read_input(argument: str | None, sets: Sequence[str], schema: str | None) ->
     return value
 
 
-def read_vars(texts: Sequence[str], defaults: Mapping[str, object]) -> dict[str, object]:
-    """`--var name=value`, each overriding one of the definition's vars. A var that is text by
-    default stays text.
-    """
-    made: dict[str, object] = {}
-    for text in texts:
-        name, given = _split(text, option="--var")
-        if name not in defaults:
-            raise InvalidInput(unknown_var(name, defaults), path="--var")
-        made[name] = value_like(given, defaults[name])
-    return made
+def read_vars(texts: Sequence[str]) -> dict[str, str]:
+    """`--var name=value` by name; what the values mean is the definition's."""
+    return dict(_split(text, option="--var") for text in texts)
 
 
 def _split(text: str, *, option: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tenuto.coordinator.seats import ALL_QUEUES
 from tenuto.machine import events
 from tenuto.machine.snapshot import OpenedWait, Task, Timer
 from tenuto.model.definition import Node, NodeType, Wait, Work
@@ -238,7 +239,7 @@ def _working(
     knows = [worker for worker in known.workers if task.name in worker.names]
     if not knows:
         return "ready", None, f"a worker that has `{task.name}`"
-    if all(task.queue not in worker.queues for worker in knows):
+    if not any({task.queue, ALL_QUEUES} & {*worker.queues} for worker in knows):
         return "ready", None, f"a worker of the queue `{task.queue}` that has `{task.name}`"
     return "ready", None, ""
 

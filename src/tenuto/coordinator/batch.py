@@ -55,8 +55,8 @@ _NO_CLAIMS = Claims()
 class Batch:
     """One run's events of one cycle.
 
-    `texts` is the run's cache of payload texts and is written through: when the change is not committed, the cache of
-    this run must be dropped by the caller.
+    `texts` is the run's cache of payload texts and is written through (`grown`: by how many characters): when the
+    change is not committed, the cache of this run must be dropped by the caller.
     """
 
     __slots__ = (
@@ -79,10 +79,12 @@ class Batch:
         "events",
         "expected_seq",
         "graph",
+        "grown",
         "mailbox",
         "namespace",
         "new_run",
         "ready",
+        "replaced",
         "rows",
         "run_id",
         "settle",
@@ -111,6 +113,8 @@ class Batch:
         self.new_run = new_run
         self.mailbox: dict[tuple[str, str], Message] = {}
         self.uses_message = False
+        self.replaced = False
+        self.grown = 0
         self.tasks: dict[Place, Task] = {}
         self.timers: dict[tuple[Place, TimerKind], Timer] = {}
         self.waits: dict[Place, OpenedWait] = {}
@@ -147,8 +151,16 @@ class Batch:
 
     def put(self, key: PayloadKey, text: str, seq: int) -> None:
         """Store a payload under the number of the event that brings it."""
+        if key in self.texts:
+            self.replaced = True
         self.texts[key] = text
+        self.grown += len(text)
         self._payloads.append(PayloadRow(key=key, seq=seq, text=text))
+
+    def learn(self, key: PayloadKey, text: str) -> None:
+        """Take in a stored payload that a decision asked for."""
+        self.texts[key] = text
+        self.grown += len(text)
 
     def apply(self, event: Event, decision: Decision) -> None:
         """Take over an accepted decision: its row of the history, its claims, its orders."""
@@ -235,7 +247,7 @@ class Batch:
 
     # -- orders ---------------------------------------------------------------------------------------------------
 
-    def _net(self, action: Action) -> None:
+    def _net(self, action: Action) -> None:  # noqa: C901 - one arm per order
         match action:
             case UpdateTask(task=task, ends_lease=ends_lease):
                 self._update(task, ends_lease=ends_lease)

@@ -1,6 +1,7 @@
 """What a coordinator remembers of runs it decided: state and payload texts, bounded. Never a base for a verdict.
 
-A remembered state is what our own last commit wrote; the guard of the next commit finds out when somebody else moved on.
+A remembered state is what our own last commit wrote; the guard of the next commit finds out when somebody else moved
+on.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from tenuto.machine.snapshot import Snapshot
 from tenuto.model.graph import Graph
 from tenuto.model.ids import RunId
 from tenuto.model.payload import PayloadKey
+from tenuto.ports.store import RunRow
 
 RUNS_MAX = 4_096
 """Some 2 KB each without payloads."""
@@ -21,13 +23,12 @@ TEXTS_MAX = 64 * 1_048_576
 
 @dataclass(slots=True)
 class Remembered:
-    """One run. `size`: characters in `texts`."""
+    """One run. `row` as it was when first seen; `size`: characters in `texts`, at least."""
 
+    row: RunRow
     graph: Graph
-    namespace: str
     snapshot: Snapshot
     texts: dict[PayloadKey, str]
-    quarantined: bool = False
     size: int = 0
 
 
@@ -55,7 +56,6 @@ class RunCache:
 
     def keep(self, run_id: RunId, run: Remembered) -> None:
         """Remember a run as committed."""
-        run.size = sum(map(len, run.texts.values()))
         if run.size > self._texts_max // 8:
             run.texts.clear()
             run.size = 0

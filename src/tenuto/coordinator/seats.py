@@ -12,24 +12,47 @@ from collections.abc import Iterable
 from tenuto.model.ids import WorkerId
 from tenuto.ports.gateway import Lease, WorkerInfo
 
+ALL_QUEUES = "*"
+"""Among a worker's queues: it serves every queue there is, as the one worker of an embedded engine does."""
+
 
 class Seat:
     """A request for up to `free` leases. `reserved`: places promised within a commit under way."""
 
-    __slots__ = ("filled", "free", "info", "leases", "names", "queues", "reserved")
+    __slots__ = (
+        "_all_queues",
+        "filled",
+        "free",
+        "gone",
+        "info",
+        "leases",
+        "names",
+        "queues",
+        "reserved",
+    )
 
     def __init__(self, info: WorkerInfo, free: int, filled: asyncio.Future[None] | None) -> None:
-        self.info = info
+        self.serve_as(info)
         self.free = free
-        self.queues = frozenset(info.queues)
-        self.names = frozenset(info.names)
         self.reserved = 0
         self.leases: list[Lease] = []
         self.filled = filled
+        self.gone = False
 
     def serves(self, queue: str, name: str) -> bool:
         """Whether its worker can do such a task and has room."""
-        return self.reserved < self.free and name in self.names and queue in self.queues
+        return (
+            self.reserved < self.free
+            and name in self.names
+            and (self._all_queues or queue in self.queues)
+        )
+
+    def serve_as(self, info: WorkerInfo) -> None:
+        """Its worker announced itself anew."""
+        self.info = info
+        self.queues = frozenset(info.queues)
+        self.names = frozenset(info.names)
+        self._all_queues = ALL_QUEUES in self.queues
 
 
 class Seats:
@@ -42,7 +65,7 @@ class Seats:
     def __init__(self) -> None:
         self.wake = asyncio.Event()
         self.offers = 0
-        self.unclaimed: list[Lease] = []
+        self.unclaimed: list[tuple[WorkerId, Lease]] = []
         """Leases whose requester is gone: to be given back."""
         self._workers: dict[WorkerId, WorkerInfo] = {}
         self._parked: dict[Seat, None] = {}
@@ -51,16 +74,20 @@ class Seats:
     # -- workers --------------------------------------------------------------------------------------------------
 
     def join(self, info: WorkerInfo) -> None:
-        """A worker registered."""
+        """A worker registered, perhaps again and with more names."""
         self._workers[info.id] = info
         self._dry.pop(info.id, None)
+        for seat in self._parked:
+            if seat.info.id == info.id:
+                seat.serve_as(info)
+                self.wake.set()
 
     def leave(self, worker: WorkerId) -> None:
         """A worker is gone: its parked requests end empty."""
         self._workers.pop(worker, None)
         self._dry.pop(worker, None)
         for seat in [seat for seat in self._parked if seat.info.id == worker]:
-            self.deliver(seat)
+            self.dismiss(seat)
 
     def find(self, worker: WorkerId) -> WorkerInfo | None:
         """A registered worker."""
@@ -86,9 +113,10 @@ class Seats:
 
     def abandon(self, seat: Seat) -> None:
         """The requester is gone; what was delivered is given back, what is on its way will be."""
+        seat.gone = True
         self._parked.pop(seat, None)
         if seat.leases:
-            self.unclaimed += seat.leases
+            self.unclaimed += [(seat.info.id, lease) for lease in seat.leases]
             seat.leases = []
             self.wake.set()
 
@@ -101,14 +129,24 @@ class Seats:
         return [s for s in self._parked if not s.reserved and not self.is_dry(s.info.id)]
 
     def deliver(self, seat: Seat) -> None:
-        """Hand over what the seat has; to a parked request or, if that is gone, to those to be given back."""
-        if seat.filled is None:
-            return
-        self._parked.pop(seat, None)
-        if seat.filled.done():
+        """A seat got what it gets now. A parked request ends with its first leases; a report ends by itself."""
+        if seat.gone:
             self.abandon(seat)
-        else:
+        elif seat.filled is not None and seat.leases:
+            self._parked.pop(seat, None)
             seat.filled.set_result(None)
+
+    def dismiss(self, seat: Seat) -> None:
+        """End a parked request without a lease."""
+        self._parked.pop(seat, None)
+        if seat.filled is not None and not seat.filled.done():
+            seat.filled.set_result(None)
+
+    def refuse(self, seat: Seat, error: BaseException) -> None:
+        """End a parked request with an error."""
+        self._parked.pop(seat, None)
+        if seat.filled is not None and not seat.filled.done():
+            seat.filled.set_exception(error)
 
     # -- ready rows -----------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class Call:
     The future is resolved when the last answer is in; with the first exception among the answers, if there is one.
     """
 
-    __slots__ = ("answers", "done", "seat", "_open")
+    __slots__ = ("_open", "answers", "done", "seat")
 
     def __init__(self, size: int, seat: Seat | None = None) -> None:
         self.answers: list[Any] = [None] * size
@@ -141,8 +141,8 @@ class Waiting:
         return None
 
     def poisoned(self, error: BaseException) -> object:
-        """Answer where the event cannot be decided."""
-        return error
+        """Answer where the event cannot be decided. Nobody asked for it: nobody is told."""
+        return None
 
 
 class _AboutTask(Waiting):
@@ -224,11 +224,17 @@ class ReportWaiting(_AboutTask):
 
 
 class DueWaiting(_AboutTask):
-    """A lease or a deadline that is over. `dead`: the worker is known to be gone, whatever the lease says."""
+    """A lease or a deadline that is over. `dead`: the worker is known to be gone, whatever the lease says.
+
+    Its answer, like those of timers and matches: whether it moved the run.
+    """
 
     __slots__ = ("dead", "due")
 
     passes_quarantine = False
+
+    def answer_to(self, rejected: Rejection | None) -> object:
+        return rejected is None
 
     def __init__(self, due: DueTask, call: Call, slot: int, *, dead: bool = False) -> None:
         super().__init__(due.run_id, call, slot)
@@ -240,16 +246,16 @@ class DueWaiting(_AboutTask):
         due = self.due
         found = loaded.tasks.get((self.run_id, self.place))
         if found is None or found[0].attempt != due.attempt:
-            return Settled(None)
+            return Settled(False)
         task, lease = found
         if (None if lease is None else lease.lease_id) != (
             None if due.lease is None else due.lease.lease_id
         ):
-            return Settled(None)
+            return Settled(False)
         at = max(moment.now, batch.snapshot.at)
         if due.deadline is None:
             if lease is None or (lease.lease_until > loaded.now and not self.dead):
-                return Settled(None)
+                return Settled(False)
             return LeaseExpired(
                 at=at,
                 place=self.place,
@@ -259,7 +265,7 @@ class DueWaiting(_AboutTask):
                 leased_at=lease.leased_at,
             )
         if task.state is TaskState.CANCELLED:
-            return Settled(None)
+            return Settled(False)
         facts = {} if lease is None else {"worker": lease.worker, "leased_at": lease.leased_at}
         return DeadlinePassed(
             at=at,
@@ -278,6 +284,9 @@ class TimerWaiting(_AboutTask):
     __slots__ = ("timer",)
 
     passes_quarantine = False
+
+    def answer_to(self, rejected: Rejection | None) -> object:
+        return rejected is None
 
     def __init__(self, run_id: RunId, timer: Timer, call: Call, slot: int) -> None:
         super().__init__(run_id, call, slot)
@@ -305,7 +314,7 @@ class TimerWaiting(_AboutTask):
     def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled:
         timer = self.timer
         if (timer.place, timer.kind) not in batch.timers:
-            return Settled(None)
+            return Settled(False)
         return TimerFired(
             at=max(moment.now, batch.snapshot.at, timer.due_at),
             place=timer.place,
@@ -320,6 +329,9 @@ class MatchWaiting(Waiting):
     __slots__ = ("match",)
 
     passes_quarantine = False
+
+    def answer_to(self, rejected: Rejection | None) -> object:
+        return rejected is None
 
     def __init__(self, match: Match, call: Call, slot: int) -> None:
         super().__init__(match.run_id, call, slot)
@@ -337,7 +349,7 @@ class MatchWaiting(Waiting):
     def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled:
         wait = self.match.wait
         if wait.place not in batch.waits:
-            return Settled(None)
+            return Settled(False)
         return EventReceived(
             at=max(moment.now, batch.snapshot.at),
             place=wait.place,
@@ -377,6 +389,9 @@ class CommandWaiting(Waiting):
     def absent(self) -> object:
         return self.missing
 
+    def poisoned(self, error: BaseException) -> object:
+        return error
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewStart:
@@ -405,6 +420,9 @@ class StartWaiting(Waiting):
 
     def answer_to(self, rejected: Rejection | None) -> object:
         return self.run_id
+
+    def poisoned(self, error: BaseException) -> object:
+        return error
 
 
 def text_of(text: str) -> Text:

@@ -1,1 +1,1 @@
-"""The door for definitions: YAML with positions in, a definition with its graph or findings out. No I/O but reading the file."""
+"""The door for definitions: text in, an indexed graph or findings with positions out. No I/O."""

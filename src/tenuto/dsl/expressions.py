@@ -18,7 +18,6 @@ from tenuto.model.expressions import (
     ParseError,
     Parser,
     Read,
-    Root,
 )
 
 # What CEL's type names are called in a message; `dyn` and what is not here may be anything.
@@ -134,9 +133,7 @@ class Expressions:
             )
         return Expression(ExpressionKind.KEY, json_text(tree) if is_int else '""', where)
 
-    def _strings(
-        self, tree: Tree, owner: Owner, reads: dict[Read, None], *, secrets: bool
-    ) -> None:
+    def _strings(self, tree: Tree, owner: Owner, reads: dict[Read, None], *, secrets: bool) -> None:
         """Parse the expressions in all strings of a tree (bounded in depth by the reader)."""
         if isinstance(tree, Items):
             for item in tree.items:
@@ -151,8 +148,8 @@ class Expressions:
                 at = places.offset(parts.start)
                 self._findings.add("template_unclosed", at, tree.value[parts.start :])
                 return
-            for part in parts:
-                _, found = self._expression(part.text, part.start, places, owner, secrets=secrets)
+            for piece in parts:
+                _, found = self._expression(piece.text, piece.start, places, owner, secrets=secrets)
                 reads.update(dict.fromkeys(found))
 
     def _expression(
@@ -187,7 +184,5 @@ class Expressions:
 
 
 def name_of(read: Read) -> str:
-    """A read as it is written: `nodes.charge.output`, `iteration`."""
-    if read.root is not Root.NODES:
-        return str(read.root)
-    return ".".join(part for part in ("nodes", read.node, read.field) if part)
+    """A read as it is written: `nodes.charge.output`, `iteration`, `secrets.TOKEN`."""
+    return ".".join(part for part in (read.root, read.node, read.field) if part)

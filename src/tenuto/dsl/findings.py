@@ -29,12 +29,13 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A row of the table. `message` and `hint` are templates; `{text}` is always known."""
+    """A row of the table. `message` and `hint` are templates; `{text}` is always known. `about` is for the docs."""
 
     code: str
     message: str
     hint: str
     severity: Severity = Severity.ERROR
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,11 @@ class Finding:
 
 def _kinds(*kinds: Kind) -> Mapping[str, Kind]:
     return {kind.code: kind for kind in kinds}
+
+
+def _of_graph(code: str, about: str, severity: Severity = Severity.ERROR) -> Kind:
+    """A row whose message and hint come from the model, which knows the nodes."""
+    return Kind(code, "{message}", "{hint}", severity, about)
 
 
 _WARNING = Severity.WARNING
@@ -133,7 +139,7 @@ KINDS: Mapping[str, Kind] = _kinds(
     ),
     Kind("bad_duration", "{problem}", "write it like `10s`, `1h30m` or `2d`"),
     Kind("bad_instant", "{problem}", "write it like `2026-12-24T18:00:00+01:00`"),
-    Kind("wait_form", "a wait has exactly one of `for` and `until`", "{cure}"),
+    Kind("wait_form", "a wait has exactly one of `for` and `until`", "keep one of the two"),
     Kind(
         "template_not_allowed",
         "`{key}` is fixed when the definition is written; `${{…}}` is not read there",
@@ -148,7 +154,7 @@ KINDS: Mapping[str, Kind] = _kinds(
     Kind("unknown_type", "there is no node type `{text}`", "{cure}"),
     Kind(
         "bad_id",
-        "`{text}` cannot be a node's id: {problem}",
+        "`{text}` cannot be {what}: {problem}",
         "rename it, for example to `{cure}`",
     ),
     Kind("input_schema", "`input` is not a usable JSON Schema: {problem}", "{cure}"),
@@ -162,16 +168,6 @@ KINDS: Mapping[str, Kind] = _kinds(
         "else_with_when",
         "an `else` edge has no condition of its own",
         "leave out `when` or `else`",
-    ),
-    Kind(
-        "else_not_allowed",
-        "`else` has a meaning on the success edges of a switch and on failure edges only",
-        "leave `else` out, or let a switch decide",
-    ),
-    Kind(
-        "optional_with_failure_edge",
-        "`{text}` is optional and has a failure edge: an optional failure is not handed on",
-        "leave out `optional`, or make the edge `on: always`",
     ),
     Kind(
         "cancel_losers_without_race",
@@ -208,16 +204,6 @@ KINDS: Mapping[str, Kind] = _kinds(
     ),
     Kind("unknown_reference", "there is no node `{node}`", "{cure}"),
     Kind(
-        "unknown_field",
-        "a node has no `{field}`; it has `output`, `error`, `status`, `attempts` and `iteration`",
-        "{cure}",
-    ),
-    Kind(
-        "whole_node",
-        "`{text}` does not say which field of which node is read",
-        "write it out, like `nodes.charge.output`",
-    ),
-    Kind(
         "not_upstream",
         "`{node}` does not come before {reader}",
         "lead an edge from `{node}` to it, or read a node that comes before",
@@ -248,25 +234,94 @@ KINDS: Mapping[str, Kind] = _kinds(
         "secrets stand only in `headers`, `auth`, `json`, `body` and `form` of an http request",
     ),
     # --- the graph: message and hint come from the structure ---
-    Kind("cycle", "{message}", "{hint}"),
-    Kind("loop_entry", "{message}", "{hint}"),
-    Kind("loop_max_differs", "{message}", "{hint}"),
-    Kind("loop_no_exit", "{message}", "{hint}"),
-    Kind("loop_parallel_exit", "{message}", "{hint}"),
-    Kind("unreachable", "{message}", "{hint}"),
-    Kind("switch_edge_without_condition", "{message}", "{hint}"),
-    Kind("switch_always_edge", "{message}", "{hint}"),
-    Kind("two_else", "{message}", "{hint}"),
-    Kind("fork_edge_with_condition", "{message}", "{hint}"),
-    Kind("fail_has_successor", "{message}", "{hint}"),
-    Kind("duplicate_edge", "{message}", "{hint}"),
-    Kind("join_cannot_fill", "{message}", "{hint}"),
-    Kind("switch_without_else", "{message}", "{hint}", _WARNING),
-    Kind("all_edges_conditional", "{message}", "{hint}", _WARNING),
-    Kind("end_while_parallel", "{message}", "{hint}", _WARNING),
-    Kind("failure_cuts_join", "{message}", "{hint}", _WARNING),
-    Kind("race_leak", "{message}", "{hint}", _WARNING),
-    Kind("loop_without_wait", "{message}", "{hint}", _WARNING),
+    _of_graph(
+        "cycle",
+        "edges lead in a circle, and none of them is marked as going back",
+    ),
+    _of_graph(
+        "loop_entry",
+        "a loop can be entered without passing the node that its back edge leads to",
+    ),
+    _of_graph(
+        "loop_max_differs",
+        "edges back to one node are one loop, but their `max` differ",
+    ),
+    _of_graph(
+        "loop_no_exit",
+        "no edge leaves the loop",
+    ),
+    _of_graph(
+        "loop_too_deep",
+        "a node stands inside more loops than a task's name can hold",
+    ),
+    _of_graph(
+        "loop_parallel_exit",
+        "of two branches inside a loop one can leave or repeat it while the other runs",
+    ),
+    _of_graph(
+        "unreachable",
+        "no start leads to the node, or only the failure of what cannot fail",
+    ),
+    _of_graph(
+        "switch_edge_without_condition",
+        "a success edge of a switch has neither `when` nor `else`",
+    ),
+    _of_graph(
+        "switch_always_edge",
+        "a switch takes one edge, so it has none that is always taken",
+    ),
+    _of_graph(
+        "two_else",
+        "a node has two `else` edges of a kind",
+    ),
+    _of_graph(
+        "else_without_switch",
+        "`else` stands on the success edge of a node that is no switch",
+    ),
+    _of_graph(
+        "optional_with_failure_edge",
+        "an optional node has a failure edge, which would never be taken",
+    ),
+    _of_graph(
+        "fork_edge_with_condition",
+        "an edge of a fork has a condition, but a fork takes all its edges",
+    ),
+    _of_graph(
+        "fail_has_successor",
+        "an edge leaves a `fail` or `end` node",
+    ),
+    _of_graph(
+        "duplicate_edge",
+        "the same edge is there twice: ends, `on` and `when`",
+    ),
+    _of_graph(
+        "join_cannot_fill",
+        "a join waits for more tokens than can come",
+    ),
+    _of_graph(
+        "switch_without_else",
+        "a switch fails with `no_match` when none of its conditions holds",
+        _WARNING,
+    ),
+    _of_graph(
+        "all_edges_conditional",
+        "the branch may end silently, since all its edges have conditions",
+        _WARNING,
+    ),
+    _of_graph(
+        "end_while_parallel", "an `end` cancels what may still be running beside it", _WARNING
+    ),
+    _of_graph(
+        "failure_cuts_join", "a handled failure of one branch makes the join be skipped", _WARNING
+    ),
+    _of_graph(
+        "race_leak",
+        "a branch gets past the join that it races for, so the node is not in the race",
+        _WARNING,
+    ),
+    _of_graph(
+        "loop_without_wait", "a loop of many passes has neither work nor a wait in it", _WARNING
+    ),
     Kind(
         "too_many_findings",
         "there are more than {limit} findings; the rest is not shown",
@@ -340,7 +395,6 @@ class Findings:
     def in_order(self) -> tuple[Finding, ...]:
         """All findings in document order."""
         found = sorted(self._found, key=lambda pair: pair[0])
-        rest = ()
         if self._dropped:
             kind = KINDS["too_many_findings"]
             words = {"limit": FINDINGS_MAX}
@@ -355,7 +409,7 @@ class Findings:
                 hint=kind.hint,
             )
             return (*(finding for _, finding in found), cut)
-        return (*(finding for _, finding in found), *rest)
+        return tuple(finding for _, finding in found)
 
 
 def did_you_mean(suggestion: str | None, otherwise: str) -> str:
@@ -366,3 +420,12 @@ def did_you_mean(suggestion: str | None, otherwise: str) -> str:
 def _short(text: str) -> str:
     line = text.strip().replace("\r", " ").replace("\n", " ")
     return line if len(line) <= TEXT_MAX else line[: TEXT_MAX - 1] + "…"
+
+
+def as_markdown() -> str:
+    """The table for the docs."""
+    rows = []
+    for kind in KINDS.values():
+        message = kind.about or kind.message.replace("{{", "{").replace("}}", "}")
+        rows.append(f"| `{kind.code}` | {kind.severity} | {message} |")
+    return "\n".join(["| code | severity | message |", "|---|---|---|", *rows])

@@ -1,4 +1,4 @@
-"""The bounds that the door checks, as one table; `docs/limits.md` is printed from it. What a bound means stands beside its use."""
+"""The bounds that the door checks, as one table that `docs/limits.md` shows. No check is made here."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tenuto.model.retry import LOST_MAX
 ATTEMPTS_MAX = 1_000_000
 FACTOR_MAX = 1_000
 PASSES_MAX = 1_000_000
+SCHEMA_MAX = 10_000
+"""Values in an `input` schema: checking it costs up to 0.1 ms each."""
 PRIORITY_MAX = 1_000
 JOIN_MAX = 10_000
 
@@ -24,8 +26,11 @@ FAILURE_CODE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 
 # CEL's own words and those that it keeps for itself: `nodes.in` could not be written (X7).
 RESERVED = frozenset(
-    "as break const continue else false for function if import in let loop namespace null package "
-    "return true var void while".split()
+    {
+        *("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import"),
+        *("in", "let", "loop", "namespace", "null", "package", "return", "true", "var", "void"),
+        "while",
+    }
 )
 
 
@@ -43,6 +48,7 @@ LIMITS: tuple[Limit, ...] = (
     Limit("what YAML aliases add to it", f"{DEFINITION_MAX:,} characters", "`alias_bomb`"),
     Limit("nesting of values", f"{NESTING_MAX} levels", "`too_deep`"),
     Limit("nodes", f"{NODES_MAX:,}", "`too_many_nodes`"),
+    Limit("values in the `input` schema", f"{SCHEMA_MAX:,}", "`input_schema`"),
     Limit("whole numbers", "64 bits, signed", "`number_range`"),
     Limit("a duration", f"{DURATION_MAX_US // DAY_US:,}d", "`bad_duration`"),
     Limit("a node's id", f"`{ID.pattern}`, and no word of CEL", "`bad_id`"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tenuto.dsl.expressions import Expressions, Owner
 from tenuto.dsl.findings import Findings, did_you_mean
@@ -23,7 +23,7 @@ from tenuto.dsl.limits import (
 )
 from tenuto.dsl.section import Section
 from tenuto.dsl.templates import has_template
-from tenuto.dsl.yaml import Scalar, Tree
+from tenuto.dsl.yaml import Fields, Scalar, Tree
 from tenuto.model.definition import (
     Detail,
     End,
@@ -59,6 +59,7 @@ _OWN: Mapping[NodeType, tuple[str, ...]] = {
     NodeType.FAIL: ("code", "message", "details"),
     NodeType.END: ("as", "output"),
 }
+_TYPES = {str(type): type for type in NodeType}
 _LATER_TYPES = ("code", "foreach", "call", "emit")
 _LATER_KEYS = ("do", "compensate", "rules", "give_up_on", "callback_key", "keep")
 _LATER_OWN: Mapping[NodeType, tuple[str, ...]] = {
@@ -117,14 +118,14 @@ def type_of(section: Section) -> NodeType | None:
     if folded in _LATER_TYPES:
         section.findings.add("not_yet", tree.start, name, what=f"the node type `{folded}`")
         return None
-    if folded not in NodeType:
-        known = ", ".join(NodeType)
-        meant = section.findings.suggest(folded, (*NodeType, *_LATER_TYPES))
+    if folded not in _TYPES:
+        known = ", ".join(_TYPES)
+        meant = section.findings.suggest(folded, (*_TYPES, *_LATER_TYPES))
         section.findings.add(
             "unknown_type", tree.start, name, cure=did_you_mean(meant, f"there are {known}")
         )
         return None
-    return NodeType(folded)
+    return _TYPES[folded]
 
 
 class NodeReader:
@@ -191,7 +192,7 @@ class NodeReader:
 
     def _work(self, section: Section, where: str, type: NodeType, owner: Owner) -> Work | None:
         if type is NodeType.HTTP:
-            name: str | None = NodeType.HTTP
+            name: str | None = "http"
             input = self._request(section, where, owner)
         else:
             section.require("task", "add `task: <name of a registered function>`")
@@ -261,9 +262,9 @@ class NodeReader:
         if (body := request.tree.get("body")) is not None:
             _check_text(request, "body", body, _ANY, "text")
         _check_auth(request)
-        return self._expressions.value(
-            request.tree, f"{where}.request", owner, secrets_in=_SECRETS_IN
-        )
+        kept = {key: entry for key, entry in request.tree.entries.items() if key in REQUEST_KEYS}
+        tree = Fields(kept, request.tree.start, request.tree.end)
+        return self._expressions.value(tree, f"{where}.request", owner, secrets_in=_SECRETS_IN)
 
     def _wait_for_event(self, section: Section, where: str, owner: Owner) -> WaitForEvent | None:
         section.require("event", "add `event: order.approved`")
@@ -316,16 +317,18 @@ def _retry(section: Section, base: RetryPolicy) -> RetryPolicy:
         ("max_attempts", "initial", "factor", "max", "jitter"),
         later={key: f"`{key}` in `retry`" for key in ("rules", "give_up_on")},
     )
+    max_attempts = retry.integer("max_attempts", 1, ATTEMPTS_MAX)
+    initial_us = retry.duration("initial", zero=True)
     factor = retry.number("factor", 1, FACTOR_MAX)
+    max_us = retry.duration("max", zero=True)
     jitter = retry.choice("jitter", tuple(Jitter))
-    found = {
-        "max_attempts": retry.integer("max_attempts", 1, ATTEMPTS_MAX),
-        "initial_us": retry.duration("initial", zero=True),
-        "factor": None if factor is None else float(factor),
-        "max_us": retry.duration("max", zero=True),
-        "jitter": None if jitter is None else Jitter(jitter),
-    }
-    return replace(base, **{name: value for name, value in found.items() if value is not None})
+    return RetryPolicy(
+        max_attempts=base.max_attempts if max_attempts is None else max_attempts,
+        initial_us=base.initial_us if initial_us is None else initial_us,
+        factor=base.factor if factor is None else float(factor),
+        max_us=base.max_us if max_us is None else max_us,
+        jitter=base.jitter if jitter is None else Jitter(jitter),
+    )
 
 
 def _wait(section: Section) -> Wait | None:
@@ -334,7 +337,7 @@ def _wait(section: Section) -> Wait | None:
         section.require("for", "add `for: 10m`, or `until: 2026-12-24T18:00:00+01:00`")
         return None
     for key in given[1:]:
-        section.findings.add("wait_form", section.start_of(key), key, cure="keep one of the two")
+        section.findings.add("wait_form", section.start_of(key), key)
     for_us, until_at = section.duration("for", zero=True), section.instant("until")
     if len(given) > 1 or (for_us is None and until_at is None):
         return None
@@ -364,7 +367,9 @@ def _check_text(
 
 
 def _check_auth(request: Section) -> None:
-    example = 'write `auth: {bearer: "${secrets.TOKEN}"}` or `auth: {basic: {username: …, password: …}}`'
+    example = (
+        'write `auth: {bearer: "${secrets.TOKEN}"}` or `auth: {basic: {username: …, password: …}}`'
+    )
     auth = request.section("auth", "`auth`", example)
     if auth is None:
         return
@@ -375,7 +380,7 @@ def _check_auth(request: Section) -> None:
         request.findings.add(
             "bad_value",
             request.start_of("auth"),
-            "auth",
+            request.raw(auth.tree),
             key="auth",
             expected="one of `bearer` and `basic`",
             cure=example,

@@ -81,7 +81,8 @@ class Section:
 
     def choice(self, key: str, options: Sequence[str]) -> str | None:
         """One of a few words."""
-        expected = " or ".join(f"`{option}`" for option in options)
+        *others, last = (f"`{option}`" for option in options)
+        expected = f"{', '.join(others)} or {last}"
         tree = self._scalar(key, expected, f"write {expected}")
         if tree is None:
             return None
@@ -103,13 +104,13 @@ class Section:
 
     def integer(self, key: str, low: int, high: int) -> int | None:
         """A whole number from `low` to `high`."""
-        value = self.number(key, low, high, f"a whole number from {low:,} to {high:,}")
-        if isinstance(value, float):
-            tree = self.tree.get(key)
-            assert tree is not None
-            cure = f"write a number like {low if low > 0 else 1}"
-            self.wrong_type(key, tree, f"a whole number from {low:,} to {high:,}", cure)
+        expected = f"a whole number from {low:,} to {high:,}"
+        tree = self.tree.get(key)
+        if isinstance(tree, Scalar) and isinstance(tree.value, float):
+            self.wrong_type(key, tree, expected, f"write {expected}")
             return None
+        value = self.number(key, low, high, expected)
+        assert not isinstance(value, float)
         return value
 
     def number(
@@ -137,13 +138,19 @@ class Section:
         if not isinstance(tree.value, str):
             cure = f"`{tree.value}s`" if type(tree.value) is int and tree.value > 0 else "`10s`"
             self.findings.add(
-                "duration_type", tree.start, self.raw(tree), key=key, actual=kind_of(tree), cure=cure
+                "duration_type",
+                tree.start,
+                self.raw(tree),
+                key=key,
+                actual=kind_of(tree),
+                cure=cure,
             )
             return None
         try:
             value = parse_duration(tree.value)
         except ValueError as error:
-            self.findings.add("bad_duration", tree.start, tree.value, problem=str(error))
+            problem, _, _ = str(error).partition(";")
+            self.findings.add("bad_duration", tree.start, tree.value, problem=problem)
             return None
         if value == 0 and not zero:
             self._bad_value(key, tree, "longer than nothing", "leave it out for no limit")
@@ -158,7 +165,8 @@ class Section:
         try:
             return parse_instant(str(tree.value) if isinstance(tree.value, str) else self.raw(tree))
         except (ValueError, OverflowError) as error:
-            self.findings.add("bad_instant", tree.start, self.raw(tree), problem=str(error))
+            problem, _, _ = str(error).partition(";")
+            self.findings.add("bad_instant", tree.start, self.raw(tree), problem=problem)
             return None
 
     def section(self, key: str, what: str, cure: str) -> Section | None:

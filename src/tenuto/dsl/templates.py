@@ -13,7 +13,7 @@ from tenuto.model.expressions import Parser
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One expression. `start` is the index of its first character in the value, after `${`; `whole`: nothing else stands there."""
+    """One expression. `start`: index in the value of what follows `${`; `whole`: nothing else stands there."""
 
     text: str
     start: int

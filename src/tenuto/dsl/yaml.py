@@ -6,11 +6,13 @@ without recursion: any bytes at all give a tree or findings. It knows nothing of
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import orjson
 import yaml
@@ -22,14 +24,14 @@ ALIAS_GROWTH_MAX = DEFINITION_MAX
 """Characters that aliases may add to a file."""
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 
-Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+Json = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A single value. `start`, `end` are offsets into the text, quotes included; `style` is `'`, `"`, `|`, `>` or ``."""
+    """A single value. `start`, `end`: offsets into the text, quotes included; `style`: one of `'"|>` or nothing."""
 
-    value: None | bool | int | float | str
+    value: bool | int | float | str | None
     start: int
     end: int
     style: str = ""
@@ -64,11 +66,11 @@ Tree = Scalar | Items | Fields
 def decode(data: bytes, file: str) -> tuple[str, Findings]:
     """The text of a file's bytes without its byte order mark, and where its findings go."""
     findings = Findings(file, "")
+    data = data.removeprefix(codecs.BOM_UTF8)
     try:
-        return data.decode("utf-8-sig"), findings
+        return data.decode(), findings
     except UnicodeDecodeError as error:
-        good = data[: error.start].decode("utf-8-sig")
-        findings.text = good
+        good = findings.text = data[: error.start].decode()
         byte = f"byte 0x{data[error.start]:02x} at {error.start}"
         findings.add("encoding", len(good), byte, problem=f"{byte} begins no character")
         return "", findings
@@ -91,8 +93,11 @@ def read(text: str, findings: Findings) -> Tree | None:
             cure="take it out; in a double-quoted text it is written with an escape",
         )
         return None
-    plain, moved = _join_surrogates(text) if text.lstrip()[:1] in ("{", "[") else (text, [])
-    builder = _Builder(text, moved, findings)
+    breaks = _stand_ins(text)
+    plain, moved = text.translate({ord(old): new for new, old in breaks.items()}), list[int]()
+    if _SURROGATE.search(text) and _is_json(text):
+        plain, moved = _join_surrogates(plain)
+    builder = _Builder(text, moved, str.maketrans(breaks), findings)
     try:
         for event in _events(plain):
             if not builder.take(event):
@@ -137,6 +142,8 @@ def kind_of(tree: Tree) -> str:
         return "empty"
     if isinstance(value, bool):
         return "true or false"
+    if isinstance(value, float):
+        return "a number with a fraction"
     return "text" if isinstance(value, str) else "a number"
 
 
@@ -150,7 +157,29 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _NUMBERLIKE = frozenset("+-.0123456789")
 
-_PAIR = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|.)", re.IGNORECASE | re.DOTALL)
+_SURROGATE = re.compile(r"\\ud[89ab]", re.IGNORECASE)
+_PAIR = re.compile(
+    r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|.)", re.IGNORECASE | re.DOTALL
+)
+
+
+def _stand_ins(text: str) -> dict[str, str]:
+    """Characters that the text does not use -> those that only YAML 1.1, and so the parser, takes for line ends."""
+    found = [char for char in "\x85\u2028\u2029" if char in text]
+    if not found:
+        return {}
+    used = set(text)
+    private = (chr(code) for code in (*range(0xE000, 0xF900), *range(0xF0000, 0x10FFFE)))
+    return dict(zip((char for char in private if char not in used), found, strict=False))
+
+
+def _is_json(text: str) -> bool:
+    """Whether it is JSON through and through, so that every backslash stands in a quoted text."""
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    return True
 
 
 def _join_surrogates(text: str) -> tuple[str, list[int]]:
@@ -169,6 +198,12 @@ def _join_surrogates(text: str) -> tuple[str, list[int]]:
 
 def _events(text: str) -> Iterator[yaml.Event]:
     yield from yaml.parse(text, Loader=yaml.CSafeLoader)
+
+
+class _Mark(Protocol):
+    """What the two parsers' marks have in common."""
+
+    index: int
 
 
 @dataclass(slots=True)
@@ -197,9 +232,11 @@ class _Anchor:
 class _Builder:
     """Turns events into a tree. `take` answers False when reading must stop."""
 
-    def __init__(self, text: str, moved: list[int], findings: Findings) -> None:
+    def __init__(
+        self, text: str, moved: list[int], breaks: dict[int, str], findings: Findings
+    ) -> None:
         self.root: Tree | None = None
-        self._text, self._moved, self._findings = text, moved, findings
+        self._text, self._moved, self._breaks, self._findings = text, moved, breaks, findings
         self._open: list[_Open] = []
         self._anchors: dict[str, _Anchor] = {}
         self._grown = 0
@@ -210,6 +247,10 @@ class _Builder:
         if self._moved:
             index += 2 * bisect_right(self._moved, index)
         return min(index, len(self._text))
+
+    def _place(self, mark: _Mark | None) -> int:
+        assert mark is not None  # every event of a parser has its marks
+        return self.offset(mark.index)
 
     def take(self, event: yaml.Event) -> bool:
         if isinstance(event, yaml.ScalarEvent):
@@ -223,7 +264,7 @@ class _Builder:
         if isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
-                at = self.offset(event.start_mark.index)
+                at = self._place(event.start_mark)
                 self._findings.add(
                     "syntax",
                     at,
@@ -235,13 +276,14 @@ class _Builder:
         return True
 
     def _scalar(self, event: yaml.ScalarEvent) -> bool:
-        start, end = self.offset(event.start_mark.index), self.offset(event.end_mark.index)
+        start, end = self._place(event.start_mark), self._place(event.end_mark)
         self._check_tag(event.tag, start)
         style = event.style or ""
-        value = event.value if style else self._resolve(event.value, start)
-        return self._put(Scalar(value, start, end, style), event.anchor, len(event.value) + 1, 0)
+        text = event.value.translate(self._breaks) if self._breaks else event.value
+        value = text if style else self._resolve(text, start)
+        return self._put(Scalar(value, start, end, style), event.anchor, len(text) + 1, 0)
 
-    def _resolve(self, text: str, start: int) -> None | bool | int | float | str:
+    def _resolve(self, text: str, start: int) -> bool | int | float | str | None:
         """The value of a plain scalar by the YAML 1.2 core schema."""
         if text in _BOOL:
             return _BOOL[text]
@@ -263,13 +305,15 @@ class _Builder:
         return 0
 
     def _begin(self, event: yaml.CollectionStartEvent) -> bool:
-        start = self.offset(event.start_mark.index)
+        start = self._place(event.start_mark)
         self._check_tag(event.tag, start)
         if len(self._open) >= NESTING_MAX:
             self._findings.add("too_deep", start, limit=NESTING_MAX)
             return False
         if event.anchor:
-            self._anchors.pop(event.anchor, None)  # incomplete until its end: it may not name itself
+            self._anchors.pop(
+                event.anchor, None
+            )  # incomplete until its end: it may not name itself
         is_map = isinstance(event, yaml.MappingStartEvent)
         self._open.append(_Open(start, event.anchor, is_map))
         return True
@@ -277,7 +321,7 @@ class _Builder:
     def _end(self, event: yaml.CollectionEndEvent) -> bool:
         done = self._open.pop()
         # A block collection's end mark is where the next token begins.
-        end = self.offset(event.end_mark.index)
+        end = self._place(event.end_mark)
         tree: Tree
         if done.is_map:
             tree = Fields(done.entries, done.start, end)
@@ -286,17 +330,18 @@ class _Builder:
         return self._put(tree, done.anchor, done.weight, done.height)
 
     def _alias(self, event: yaml.AliasEvent) -> bool:
-        at = self.offset(event.start_mark.index)
-        known = self._anchors.get(event.anchor)
+        at = self._place(event.start_mark)
+        name = event.anchor or ""
+        known = self._anchors.get(name)
         if known is None:
-            self._findings.add("bad_alias", at, event.anchor)
+            self._findings.add("bad_alias", at, name)
             return self._put(Scalar(None, at, at + 1), None, 1, 0)
         self._grown += known.weight
         if self._grown > ALIAS_GROWTH_MAX:
-            self._findings.add("alias_bomb", at, event.anchor, limit=f"{ALIAS_GROWTH_MAX:,}")
+            self._findings.add("alias_bomb", at, name, limit=f"{ALIAS_GROWTH_MAX:,}")
             return False
         if len(self._open) + known.height > NESTING_MAX:
-            self._findings.add("too_deep", at, event.anchor, limit=NESTING_MAX)
+            self._findings.add("too_deep", at, name, limit=NESTING_MAX)
             return False
         return self._put(known.tree, None, known.weight, known.height)
 
@@ -341,7 +386,8 @@ class _Builder:
 
     def _check_tag(self, tag: str | None, start: int) -> None:
         if tag is not None:
-            self._findings.add("tag", start, tag)
+            shown = tag.replace("tag:yaml.org,2002:", "!!")
+            self._findings.add("tag", start, shown)
 
 
 def _cure(problem: str, found: str) -> str:

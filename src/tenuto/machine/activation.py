@@ -74,7 +74,8 @@ def begin(turn: Turn, node: int) -> None:
 def _begin(turn: Turn, node: int) -> None:
     it = turn.node(node)
     if it.join and _taken(turn, node) < it.join and not _restarted(turn, node):
-        die(turn, node, unsatisfied(turn, node))
+        turn.attempts[node] = 0
+        die(turn, node, unsatisfied(turn, node), own=False)
         return
     match it.detail:
         case None:
@@ -127,8 +128,10 @@ def _value(turn: Turn, node: int, expression: Expression) -> Text | None:
 
 
 def _create_task(turn: Turn, node: int, work: Work) -> None:
-    value = _value(turn, node, work.input)
-    if value is None:
+    value = turn.value(work.input, scope.of_node(turn, node, work.input))
+    if isinstance(value, Fault):
+        turn.attempts[node] = 0
+        die(turn, node, Failure(value.code, value.message))
         return
     place = turn.place(node)
     turn.put(place, PayloadKind.INPUT, value)

@@ -104,6 +104,8 @@ def on_deadline(turn: Turn, event: DeadlinePassed) -> Rejection | None:
         return refused
     assert task is not None
     node = _active(turn, task)
+    if event.deadline is Deadline.QUEUE and not _is_overdue(turn, task):
+        return Rejection.STALE
     code = event.deadline.value
     failure = Failure(code, _DEADLINE_MESSAGES[event.deadline])
     if _attempts_left(turn, task, code):
@@ -163,6 +165,11 @@ def _is_late(task: Task, event: AttemptSucceeded) -> bool:
     )
 
 
+def _is_overdue(turn: Turn, task: Task) -> bool:
+    """A pause takes `queue_until` away and resume sets it anew (C6), perhaps since the deadline was read."""
+    return task.queue_until is not None and task.queue_until <= turn.at
+
+
 def _active(turn: Turn, task: Task) -> int:
     if turn.nodes[task.node] != ACTIVE or turn.place(task.node) != task.place:
         raise InvariantViolated(f"task {task.place} is {task.state} but its node is not active")
@@ -204,8 +211,6 @@ def _end_task(turn: Turn, task: Task, state: TaskState, event: AttemptEvent | Ti
     turn.actions.append(UpdateTask(ended))
     if task.total_until is not None or task.state is TaskState.RETRY:
         turn.actions.append(ClearTimers(task.place))
-    if task.attempt > 1:
-        turn.attempts[task.node] = task.attempt
 
 
 def _try_later(turn: Turn, task: Task, event: AttemptEvent, delay: int) -> None:
@@ -232,6 +237,7 @@ def _offer_again(
         queue_until=queue_until(turn, task.queue_timeout_us),
         held=turn.paused,
     )
+    turn.attempts[task.node] = task.attempt
     turn.actions.append(UpdateTask(offered, ends_lease))
     if not offered.held:
         turn.actions.append(DispatchTask(offered))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from tenuto.machine import scope
 from tenuto.machine.actions import CloseRun, SettleRun
 from tenuto.machine.codec import error_text
@@ -89,10 +91,11 @@ def _finish(turn: Turn, state: RunState, output: Output) -> None:
 
 
 def _default_output(turn: Turn) -> JoinView:
-    """C5: id -> output of the sinks that ended `success`, assembled on reading."""
+    """C5: id -> output of the sinks that ended `success`, by id, assembled on reading."""
     entries: list[tuple[str, Output]] = []
     for node in turn.graph.sinks:
         record = scope.record_of(turn, node)
         if record is not None and record.letter is NodeLetter.SUCCESS:
             entries.append((turn.node(node).id, scope.output_of(turn, node, record)))
+    entries.sort(key=itemgetter(0))
     return JoinView(tuple(entries))

@@ -89,17 +89,15 @@ class Ledger:
     def _cancel(self, place: Place) -> None:
         task = self.tasks.get(place)
         if task is not None and task.state not in FINAL_TASK_STATES:
-            self.tasks[place] = replace(task, state=TaskState.CANCELLED, queue_until=None)
+            self.tasks[place] = replace(task, state=TaskState.CANCELLED)
 
     def _open_tasks(self) -> list[Task]:
         return [task for task in self.tasks.values() if task.state not in FINAL_TASK_STATES]
 
 
 def _released(task: Task, at: int) -> Task:
-    """C6: `queue_timeout` is set anew, whole, at resume; it counts only while the task waits for a worker."""
-    until = None
-    if task.state is TaskState.PENDING and task.queue_timeout_us is not None:
-        until = at + task.queue_timeout_us
+    """C6: `queue_timeout` is set anew, whole, at resume."""
+    until = None if task.queue_timeout_us is None else at + task.queue_timeout_us
     return replace(task, held=False, queue_until=until)
 
 

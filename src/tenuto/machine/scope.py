@@ -7,10 +7,11 @@ ancestor is seen if its record is of this pass; the reader itself or a descendan
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 
 from tenuto.machine.snapshot import Record
 from tenuto.machine.turn import DEAD, FINAL_LETTERS, Turn
-from tenuto.model.definition import NodeType, On
+from tenuto.model.definition import WORKER_TYPES, NodeType, On
 from tenuto.model.expressions import Expression, NodeView, Read, Root, Scope
 from tenuto.model.ids import RUN_PLACE, place_of
 from tenuto.model.payload import JoinView, Output, PayloadKey, PayloadKind
@@ -118,7 +119,7 @@ def output_of(turn: Turn, node: int, record: Record) -> Output:
 
 
 def join_view(turn: Turn, node: int) -> JoinView:
-    """Upstream id -> output for the in-edges taken now; null for a taken source without output (J4)."""
+    """Upstream id -> output for the in-edges taken now, by id; null for a taken source without output (J4)."""
     entries: dict[str, Output] = {}
     for number in turn.graph.ins[node]:
         if turn.edges[number] == TAKEN:
@@ -128,7 +129,7 @@ def join_view(turn: Turn, node: int) -> JoinView:
             entries[turn.node(source).id] = (
                 output_of(turn, source, record) if record is not None and succeeded else None
             )
-    return JoinView(tuple(entries.items()))
+    return JoinView(tuple(sorted(entries.items(), key=itemgetter(0))))
 
 
 def _agrees(turn: Turn, reader: int, node: int, record: Record, *, own: bool) -> bool:
@@ -153,8 +154,8 @@ def _iteration(turn: Turn, header: int) -> int | None:
 
 
 def _attempts(turn: Turn, node: int, record: Record) -> int:
-    """Attempts of the node's last work: 0 if it never had any."""
-    if record.letter is NodeLetter.SKIPPED:
+    """Attempts of the node's last work; 0 if it had none: skipped, no work of a worker, or dead of its input (X5)."""
+    if record.letter is NodeLetter.SKIPPED or turn.node(node).type not in WORKER_TYPES:
         return 0
     return turn.attempts.get(node, 1)
 

@@ -55,12 +55,15 @@ def succeed(turn: Turn, node: int, view: JoinView | None = None) -> None:
         _apply(turn, chosen)
 
 
-def die(turn: Turn, node: int, failure: Failure | None) -> None:
-    """End a node `dead` by its own work. `failure` None: its error payload is put already."""
+def die(turn: Turn, node: int, failure: Failure | None, *, own: bool = True) -> None:
+    """End a node `dead`. `failure` None: its error payload is put already.
+
+    `own`: by its own work (its input included), which alone `optional` tolerates (F3); an unsatisfied join is not.
+    """
     if failure is not None:
         turn.put_error(node, failure)
     turn.mark(node, NodeLetter.DEAD)
-    if turn.node(node).optional:
+    if own and turn.node(node).optional:
         tolerated = _success_round(turn, node)
         if isinstance(tolerated, Failure):
             _die_of_edges(turn, node, tolerated)
@@ -87,6 +90,8 @@ def cancel_race(turn: Turn, join: int) -> None:
     for node in losers:
         if turn.nodes[node] == ACTIVE:
             withdraw(turn, node, CancelReason.RACE)
+        else:
+            turn.attempts[node] = 0
         turn.mark(node, NodeLetter.CANCELLED)
     for node in losers:
         _all_dead(turn, node)
@@ -250,7 +255,7 @@ def _check_back_edges(turn: Turn, chosen: Chosen) -> Chosen | Failure:
 
 def _die_of_edges(turn: Turn, node: int, failure: Failure) -> None:
     """The second and last round: deciding the edges itself made the node dead (T5, T6, L2). Never tolerated (F3)."""
-    turn.put_error(node, failure)
+    turn.put_next_error(node, failure)
     turn.mark(node, NodeLetter.DEAD)
     chosen = _dead_round(turn, node, back_edges=failure.code != "loop_exhausted")
     if isinstance(chosen, Failure):

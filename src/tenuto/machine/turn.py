@@ -6,9 +6,10 @@ activation, clocks and closing (C).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from heapq import heappop, heappush
 
-from tenuto.machine.actions import Action, PutPayload
+from tenuto.machine.actions import Action, PutPayload, UseMessage
 from tenuto.machine.codec import error_text
 from tenuto.machine.decision import Decision, Needs
 from tenuto.machine.snapshot import Record, Rows, Snapshot
@@ -164,10 +165,14 @@ class Turn:
         was, now = self.nodes[node], ord(letter)
         self.nodes[node] = now
         self.live += (was in FINAL_LETTERS) - (now in FINAL_LETTERS)
-        if now in FINAL_LETTERS and (view is not None or self.graph.loops_of[node]):
-            if view is None and (old := self.records.get(node)) is not None:
-                view = old.view if old.passes == self.passes_of(node) else None
-            self.records[node] = Record(letter, self.passes_of(node), view)
+        if now not in FINAL_LETTERS:
+            return
+        old = self.records.get(node)
+        if view is not None or old is not None or self.graph.loops_of[node]:
+            passes = self.passes_of(node)
+            if view is None and old is not None and old.passes == passes:
+                view = old.view
+            self.records[node] = Record(letter, passes, view)
 
     # -- tokens ---------------------------------------------------------------------------------------------------
 
@@ -182,12 +187,13 @@ class Turn:
         self.starts.append(header)
 
     def next_woken(self) -> int | None:
-        """The next node to look at, in topological order (T7)."""
-        if not self._agenda:
-            return None
-        node = self.graph.order[heappop(self._agenda)]
-        self._waiting.discard(node)
-        return node
+        """The next pending node to look at, in topological order (T7). A race may have cancelled one that was woken."""
+        while self._agenda:
+            node = self.graph.order[heappop(self._agenda)]
+            self._waiting.discard(node)
+            if self.nodes[node] == PENDING:
+                return node
+        return None
 
     def drop_agenda(self) -> None:
         """Nothing is activated once the outcome is decided (T7)."""
@@ -198,9 +204,14 @@ class Turn:
     # -- payloads and expressions ---------------------------------------------------------------------------------
 
     def put(self, place: Place, kind: PayloadKind, value: Text) -> PayloadKey:
+        """Store a payload. One event stores one value of a key: a second takes the place of the first."""
         key = PayloadKey(place, kind)
+        put = PutPayload(key, value)
+        if key in self.fresh:
+            self.actions[self.actions.index(PutPayload(key, self.fresh[key]))] = put
+        else:
+            self.actions.append(put)
         self.fresh[key] = value
-        self.actions.append(PutPayload(key, value))
         return key
 
     def take_back(self, count: int) -> None:
@@ -212,6 +223,15 @@ class Turn:
 
     def put_error(self, node: int, failure: Failure) -> None:
         self.put(self.place(node), PayloadKind.ERROR, error_text(failure, self.node(node).id))
+
+    def put_next_error(self, node: int, failure: Failure) -> None:
+        """Store an error; one that the node had already in this decision becomes its `details.cause` (L2)."""
+        cause = self.fresh.get(PayloadKey(self.place(node), PayloadKind.ERROR))
+        if cause is not None and cause.text is not None:
+            told = replace(failure, details=f'{{"cause":{cause.text}}}')
+            if error_text(told, self.node(node).id).size <= PAYLOAD_MAX:
+                failure = told
+        self.put_error(node, failure)
 
     def holds(self, expression: Expression, scope: Scope) -> bool | Fault:
         """Ask for a condition's verdict."""
@@ -234,10 +254,12 @@ class Turn:
         return outcome
 
     def message(self, event: str, key: Text) -> Message:
-        """Look into the mailbox."""
+        """Look into the mailbox. The oldest message is found once a decision; the next waiter opens its wait."""
         found = self.evaluator.mailbox(event, key)
         if isinstance(found, Missing):
             raise Unknown(found)
+        if found.id is not None and UseMessage(found.id) in self.actions:
+            found = Message(None)
         self.outcomes.append(found)
         return found
 

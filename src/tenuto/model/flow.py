@@ -1,7 +1,7 @@
 """Order and dominance in directed graphs, and the forward flow of a definition. No rule of the language.
 
-Nodes are numbers 0..n-1; START and END are one virtual node, number n, in the tree that needs it. Nothing here recurses:
-a definition may be 10,000 nodes deep.
+Nodes are numbers 0..n-1; START and END are one virtual node, number n, in the tree that needs it. Nothing recurses: a
+definition may be 10,000 nodes deep.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def strong_components(successors: Sequence[Sequence[int]]) -> list[tuple[int, ..
                     above = walk[-1][0]
                     low[above] = min(low[above], low[node])
                 if low[node] == index[node]:
-                    members = []
+                    members: list[int] = []
                     while not members or members[-1] != node:
                         members.append(stack.pop())
                         on_stack[members[-1]] = False
@@ -207,7 +207,7 @@ def shortest_path(
     targets: Collection[int],
     within: Collection[int],
 ) -> tuple[int, ...]:
-    """A shortest path of at least one edge from `source` to one of `targets`, inside `within`; empty if there is none."""
+    """A shortest path of at least one edge from `source` to one of `targets`, inside `within`; or nothing."""
     came_from: dict[int, int] = {}
     work = deque([source])
     while work:

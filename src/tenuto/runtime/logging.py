@@ -29,14 +29,19 @@ class _Shape:
     console: structlog.dev.ConsoleRenderer | None = None
 
 
-def _render(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
-    """Turn an event into the line that the handler writes."""
-    if _Shape.as_json:
-        line = _json(logger, method, _stamp(logger, method, event))
-        return line if isinstance(line, str) else line.decode()
+def _render(
+    logger: Any, method: str, event: MutableMapping[str, Any]
+) -> tuple[tuple[str], dict[str, Any]]:
+    """Turn an event into the line that the handler writes, a traceback included."""
     if _Shape.console is not None:
-        return _Shape.console(logger, method, _stamp(logger, method, event))
-    return _plain(logger, method, event)
+        line = _Shape.console(logger, method, _stamp(logger, method, event))
+    else:
+        event = structlog.processors.format_exc_info(logger, method, event)
+        if _Shape.as_json:
+            line = str(_json(logger, method, _stamp(logger, method, event)))
+        else:
+            line = _plain(logger, method, event)
+    return (line,), {"exc_info": False}  # or the standard library would add the traceback again
 
 
 def get_logger(name: str = ROOT, **bound: object) -> Logger:
@@ -48,7 +53,6 @@ def get_logger(name: str = ROOT, **bound: object) -> Logger:
             structlog.stdlib.filter_by_level,
             structlog.contextvars.merge_contextvars,
             structlog.stdlib.add_log_level,
-            structlog.processors.format_exc_info,
             _render,
         ],
         wrapper_class=structlog.stdlib.BoundLogger,

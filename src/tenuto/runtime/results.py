@@ -45,7 +45,11 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 _MAYBE_BIG = re.compile(rb"\d{20}|-\d{19}")
 _SHOWN_MAX = 60
 
-_CURES: Mapping[str, str] = {
+CURES: Mapping[str, str] = {
+    "NaN": "return None or a string",
+    "an infinity": "return None or a string",
+    "int": "return it as a string",
+    "key": "use str(key)",
     "bytearray": "return base64.b64encode(value).decode()",
     "bytes": "return base64.b64encode(value).decode()",
     "coroutine": "await it",
@@ -62,8 +66,9 @@ _CURES: Mapping[str, str] = {
 
 
 class Refused(TenutoError):
-    """A value may not pass. `code` is the failure's (`invalid_result`, `payload_too_large`, …); the fault is the user's.
+    """A value may not pass; the fault is the user's.
 
+    `code` is the failure's: `invalid_result`, `payload_too_large`, `invalid_json`, `secret_missing`.
     `message` is one sentence that names the place (`result.items[3].price`) and the cure.
     """
 
@@ -85,21 +90,33 @@ class SecretMissing(Refused):
         )
 
 
-def canonical(value: object, *, limit: int = PAYLOAD_MAX, name: str = "result") -> str:
+def canonical(
+    value: object,
+    *,
+    limit: int = PAYLOAD_MAX,
+    name: str = "result",
+    cures: Mapping[str, str] = CURES,
+) -> str:
     """Write a value as canonical JSON. Changes nothing in it.
 
-    `limit` is in bytes; `name` is what messages call the value. Raises Refused: `payload_too_large`, or
-    `invalid_result`.
+    `limit` is in bytes; `name` is what messages call the value, `cures` what they advise by kind of trouble. Raises
+    Refused: `payload_too_large`, or `invalid_result`.
     """
-    return canonical_bytes(value, limit=limit, name=name).decode()
+    return canonical_bytes(value, limit=limit, name=name, cures=cures).decode()
 
 
-def canonical_bytes(value: object, *, limit: int = PAYLOAD_MAX, name: str = "result") -> bytes:
+def canonical_bytes(
+    value: object,
+    *,
+    limit: int = PAYLOAD_MAX,
+    name: str = "result",
+    cures: Mapping[str, str] = CURES,
+) -> bytes:
     """As `canonical`, as UTF-8."""
     try:
         data = orjson.dumps(value, option=_OPTIONS)
     except (TypeError, ValueError) as error:
-        _inspect(value, name)
+        _Inspection(cures).part(value, name)
         raise Refused(INVALID_RESULT, f"{name} is no JSON value: {error}") from error
     if len(data) > limit:
         raise Refused(
@@ -109,7 +126,7 @@ def canonical_bytes(value: object, *, limit: int = PAYLOAD_MAX, name: str = "res
         )
     # The writer turns NaN into null and UUIDs into strings: only what reads back equal is surely what was given.
     if b"\\u0000" in data or _is_deep(data, value) or orjson.loads(data) != value:
-        _inspect(value, name)
+        _Inspection(cures).part(value, name)
     return data
 
 
@@ -208,66 +225,87 @@ def _is_deep(data: bytes, value: object) -> bool:
     return any(type(part) in {dict, list, tuple} for part in level)
 
 
-def _inspect(value: object, name: str) -> None:
-    """Find what is wrong and refuse it; return when nothing is."""
-    _inspect_part(value, name, [])
+class _Inspection:
+    """Finds what is wrong in a value and refuses it; returns when nothing is."""
 
+    def __init__(self, cures: Mapping[str, str]) -> None:
+        self._cures = cures
+        self._holders: list[object] = []
 
-def _inspect_part(value: object, path: str, holders: list[object]) -> None:
-    kind = type(value)
-    if value is None or kind is bool:
-        return
-    if kind is str:
-        _inspect_text(cast("str", value), path)
-    elif kind is int:
-        if not INT_MIN <= cast("int", value) <= INT_MAX:
-            _refuse(path, "is an integer beyond 64 bits", "return it as a string")
-    elif kind is float:
-        if not math.isfinite(cast("float", value)):
-            what = "NaN" if value != value else "an infinity"  # noqa: PLR0124 - only NaN differs from itself
-            _refuse(path, f"is {what}, which JSON cannot hold", "return null or a string")
-    elif kind in {dict, list, tuple}:
-        _inspect_holder(value, path, holders)
-    elif isinstance(value, Enum) and isinstance(value, str | int):
-        _inspect_part(value.value, path, holders)
-    else:
-        _refuse(path, f"is {_article(kind.__name__)}, which JSON cannot hold", _cure(value))
+    def part(self, value: object, path: str) -> None:
+        kind = type(value)
+        if value is None or kind is bool:
+            return
+        if kind in {dict, list, tuple}:
+            self._holder(value, path)
+        elif kind is str:
+            _inspect_text(cast("str", value), path)
+        elif kind is int:
+            if not INT_MIN <= cast("int", value) <= INT_MAX:
+                self._refuse(path, "is an integer beyond 64 bits", "int")
+        elif kind is float:
+            if not math.isfinite(cast("float", value)):
+                what = "NaN" if math.isnan(cast("float", value)) else "an infinity"
+                self._refuse(path, f"is {what}, which JSON cannot hold", what)
+        elif isinstance(value, Enum) and isinstance(value, str | int):
+            self.part(value.value, path)
+        else:
+            what = f"is {_article(kind.__name__)}, which JSON cannot hold"
+            raise Refused(INVALID_RESULT, f"{path} {what}: {self._cure(value)}")
 
+    def _holder(self, value: object, path: str) -> None:
+        if any(value is holder for holder in self._holders):
+            raise Refused(INVALID_RESULT, f"{path} contains itself: only trees are JSON")
+        if len(self._holders) >= NESTING_MAX:
+            deep = f"{_shown(path)} is nested deeper than {NESTING_MAX} levels"
+            raise Refused(INVALID_RESULT, f"{deep}: flatten it")
+        self._holders.append(value)
+        if isinstance(value, dict):
+            for key, part in value.items():
+                if type(key) is not str:
+                    given = f"{_shown(repr(key))} ({type(key).__name__})"
+                    self._refuse(path, f"has the key {given}, but keys of JSON are strings", "key")
+                _inspect_text(key, path, " in a key")
+                self.part(part, _member(path, key))
+        else:
+            for index, part in enumerate(cast("Sequence[object]", value)):
+                self.part(part, f"{path}[{index}]")
+        self._holders.pop()
 
-def _inspect_holder(value: object, path: str, holders: list[object]) -> None:
-    if any(value is holder for holder in holders):
-        _refuse(path, "contains itself", "return a tree, with ids in place of the way back")
-    if len(holders) >= NESTING_MAX:
-        _refuse(_shortened(path), f"is nested deeper than {NESTING_MAX} levels", "flatten it")
-    holders.append(value)
-    if isinstance(value, dict):
-        for key, part in value.items():
-            if type(key) is not str:
-                _refuse(
-                    path,
-                    f"has the key {_shown(repr(key))} ({type(key).__name__}), but keys of JSON are strings",
-                    "use str(key)",
-                )
-            _inspect_text(key, path, " in a key")
-            _inspect_part(part, _member(path, key), holders)
-    else:
-        for index, part in enumerate(cast("Sequence[object]", value)):
-            _inspect_part(part, f"{path}[{index}]", holders)
-    holders.pop()
+    def _cure(self, value: object) -> str:
+        kind = type(value)
+        for base, cure in ((dict, "dict(value)"), (list, "list(value)"), (tuple, "tuple(value)")):
+            if isinstance(value, base):
+                return f"return {cure}"
+        if isinstance(value, Enum):
+            return "return value.value"
+        if isinstance(value, str | int | float):
+            return "return the plain value"
+        if hasattr(kind, "__dataclass_fields__"):
+            return "return dataclasses.asdict(value)"
+        if hasattr(kind, "model_dump"):
+            return "return value.model_dump(mode='json')"
+        return self._cures.get(
+            kind.__name__, "return dicts, lists, strings, numbers, booleans or None"
+        )
+
+    def _refuse(self, path: str, what: str, cure: str) -> NoReturn:
+        raise Refused(INVALID_RESULT, f"{path} {what}: {self._cures[cure]}")
 
 
 def _inspect_text(text: str, path: str, where: str = "") -> None:
     if "\0" in text:
-        _refuse(path, f"holds a NUL character{where}", "remove it, or return base64 for binary data")
+        cure = "remove it, or use base64 for binary data"
+        raise Refused(INVALID_RESULT, f"{path} holds a NUL character{where}: {cure}")
     if not text.isascii():
         try:
             text.encode()
-        except UnicodeEncodeError:
-            _refuse(
-                path,
-                f"holds a lone surrogate{where} (broken Unicode)",
-                "decode the bytes with errors='replace'",
-            )
+        except UnicodeEncodeError as error:
+            raise Refused(
+                INVALID_RESULT,
+                f"{path} holds a lone surrogate{where} (broken Unicode):"
+                " decode the bytes with errors='replace'",
+            ) from error
 
 
 def _member(path: str, key: str) -> str:
@@ -276,34 +314,9 @@ def _member(path: str, key: str) -> str:
     return f"{path}[{_shown(json.dumps(key))}]"
 
 
-def _cure(value: object) -> str:
-    kind = type(value)
-    for base, cure in ((dict, "dict(value)"), (list, "list(value)"), (tuple, "tuple(value)")):
-        if isinstance(value, base):
-            return f"return {cure}"
-    if isinstance(value, Enum):
-        return "return value.value"
-    if isinstance(value, str | int | float):
-        return "return the plain value"
-    if hasattr(kind, "__dataclass_fields__"):
-        return "return dataclasses.asdict(value)"
-    if hasattr(kind, "model_dump"):
-        return "return value.model_dump(mode='json')"
-    return _CURES.get(kind.__name__, "return dicts, lists, strings, numbers, booleans or None")
-
-
-def _refuse(path: str, what: str, cure: str) -> NoReturn:
-    raise Refused(INVALID_RESULT, f"{path} {what}: {cure}")
-
-
 def _article(word: str) -> str:
     return f"an {word}" if word[:1].lower() in {"a", "e", "i", "o"} else f"a {word}"
 
 
 def _shown(text: str) -> str:
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
-
-
-def _shortened(path: str) -> str:
-    """The head of a path that is too long to be of use."""
-    return _shown(path)

@@ -192,7 +192,7 @@ class Tenuto(TenutoVerbs):
         """
         from tenuto.runtime.results import canonical
 
-        text = canonical(payload)
+        text = canonical(payload, name="payload")
         return await self.link.ask(
             lambda engine: engine.commands.send_event(event, key, text, event_id=event_id)
         )
@@ -253,9 +253,8 @@ class Tenuto(TenutoVerbs):
     ) -> list[Run]:
         from tenuto.coordinator.commands import StartRequest
         from tenuto.dsl.inputs import check_input
-        from tenuto.runtime.results import canonical
 
-        merged = canonical(workflows.merge_vars(stored, given))
+        merged = workflows.vars_text(stored, given)
         requests = [
             StartRequest(
                 graph_hash=stored.hash,

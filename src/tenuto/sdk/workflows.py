@@ -6,6 +6,7 @@ Reads files and compiles; storing the version is the engine's.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -13,12 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import cast
 
-from tenuto.model.definition import DEFINITION_MAX
 from tenuto.model.errors import InvalidDefinition, InvalidInput, NotFound
 from tenuto.model.graph import Graph
 
+_READ_MAX = 64 * 1_048_576
+"""Bytes: enough to say how far a file is beyond the limit, without filling the memory."""
+_SLUG_MAX = 40
 SUFFIXES = (".yaml", ".yml", ".json")
 ENQUEUED = "enqueued"
 """Id of the only node of a workflow that `enqueue` makes."""
@@ -28,7 +30,7 @@ ENQUEUED = "enqueued"
 class Source:
     """A definition's text and the file name that findings show."""
 
-    text: str
+    text: str | bytes
     file: str
 
 
@@ -42,7 +44,7 @@ class Workflow:
     version: int
     hash: str
     input_schema: str | None
-    vars: Mapping[str, object]
+    vars: str
 
 
 def find_source(workflow: str | Path) -> Source | None:
@@ -50,7 +52,7 @@ def find_source(workflow: str | Path) -> Source | None:
 
     Raises:
         NotFound: a path (a `Path`, or text that ends in .yaml, .yml or .json) where no file is.
-        InvalidInput: not a text file, or larger than a definition may be.
+        InvalidInput: it cannot be read.
     """
     if isinstance(workflow, str) and ("\n" in workflow or workflow.lstrip().startswith("{")):
         return Source(workflow, "<text>")
@@ -60,10 +62,12 @@ def find_source(workflow: str | Path) -> Source | None:
 
 
 def read_source(path: Path) -> Source:
-    """Read a definition's file. Raises as `find_source`."""
+    """Read a definition's file, as bytes: what is wrong inside is a finding. Raises as
+    `find_source`.
+    """
     try:
         with path.open("rb") as file:
-            data = file.read(DEFINITION_MAX + 1)
+            return Source(file.read(_READ_MAX), str(path))
     except FileNotFoundError:
         raise NotFound("file", str(path), near_files(path)) from None
     except IsADirectoryError:
@@ -73,12 +77,6 @@ def read_source(path: Path) -> Source:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InvalidInput(f"{path} cannot be read: {reason}") from None
-    if len(data) > DEFINITION_MAX:
-        raise InvalidInput(f"{path} is larger than a definition may be (1 MiB)")
-    try:
-        return Source(data.decode("utf-8-sig"), str(path))
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not text: byte {error.start} is no UTF-8") from None
 
 
 def near_files(path: Path) -> str:
@@ -111,15 +109,16 @@ def workflow_of(graph: Graph, *, version: int, content_hash: str) -> Workflow:
         version=version,
         hash=content_hash,
         input_schema=definition.input_schema,
-        vars=cast("dict[str, object]", json.loads(definition.vars)),
+        vars=definition.vars,
     )
 
 
 def single_task(name: str) -> Source:
     """The workflow that `enqueue` deploys for a task: one node, whose output is the run's."""
-    slug = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    slug = re.sub(r"[^A-Za-z0-9_]", "_", name)[:_SLUG_MAX]
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]  # names may differ in signs only
     tree = {
-        "name": f"{ENQUEUED}_{slug}"[:63],
+        "name": f"{ENQUEUED}_{slug}_{digest}",
         "description": f"One call of the task {name}, made by enqueue.",
         "nodes": {ENQUEUED: {"type": "task", "task": name, "params": "${input}"}},
         "output": "${nodes." + ENQUEUED + ".output}",
@@ -136,44 +135,15 @@ def default_input(schema: str | None, value: object) -> object:
     return {} if kind is None or kind == "object" or "object" in kind else None
 
 
-def merge_vars(
-    workflow: Workflow,
-    given: Mapping[str, object],
-    environment: Mapping[str, str] = os.environ,
-) -> dict[str, object]:
-    """The vars of a run: the definition's, then `TENUTO_VAR_<name>` (also in capitals), then those
-    given.
+def vars_text(workflow: Workflow, given: Mapping[str, object]) -> str:
+    """The vars of a run as JSON text: the definition's, then `TENUTO_VAR_<NAME>`, then those given.
 
     Raises:
-        InvalidInput: a given name that the definition does not have.
+        InvalidInput: a given name that the definition does not declare.
+        Refused: a value that JSON cannot hold.
     """
-    made = dict(workflow.vars)
-    for name, default in workflow.vars.items():
-        for spelling in (f"TENUTO_VAR_{name}", f"TENUTO_VAR_{name.upper()}"):
-            if spelling in environment:
-                made[name] = value_like(environment[spelling], default)
-                break
-    for name, value in given.items():
-        if name not in workflow.vars:
-            raise InvalidInput(unknown_var(name, workflow.vars), path="vars")
-        made[name] = value
-    return made
+    from tenuto.dsl.inputs import apply_vars
+    from tenuto.runtime.results import canonical
 
-
-def value_like(text: str, default: object) -> object:
-    """A var's value from text: text where the default is text, else JSON where it is some."""
-    if isinstance(default, str):
-        return text
-    try:
-        return cast("object", json.loads(text))
-    except ValueError:
-        return text
-
-
-def unknown_var(name: str, known: Mapping[str, object]) -> str:
-    """Say that the definition has no such var."""
-    if not known:
-        return f"the definition has no vars, so {name!r} cannot be set"
-    close = get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "it has " + ", ".join(sorted(known))
-    return f"the definition has no var {name!r}; {hint}"
+    texts = {name: canonical(value, name=f"vars.{name}") for name, value in given.items()}
+    return apply_vars(workflow.vars, texts, os.environ)

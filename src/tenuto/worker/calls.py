@@ -51,12 +51,11 @@ async def run_coroutine(call: Call, interrupted: Callable[[], bool]) -> None:
     """
     try:
         enter(call.context)
-        params = parse(call.lease.input)
-        misfit = call.task.misfit(params)
-        if misfit is not None:
-            call.result = _bad_arguments(misfit)
+        arguments = _arguments_of(call)
+        if isinstance(arguments, Failed):
+            call.result = arguments
         else:
-            call.result = result_of(await call.task.function(**params))
+            call.result = result_of(await call.task.function(**arguments))
     except asyncio.CancelledError as error:
         if not call.context.cancelled and not interrupted():
             call.result = failure_of(error)  # the code cancelled itself
@@ -69,12 +68,11 @@ def run_function(call: Call) -> None:
     """Call a `def`; leaves the result on `call`. Returns normally, whatever happens."""
     try:
         enter(call.context)
-        params = parse(call.lease.input)
-        misfit = call.task.misfit(params)
-        if misfit is not None:
-            call.result = _bad_arguments(misfit)
+        arguments = _arguments_of(call)
+        if isinstance(arguments, Failed):
+            call.result = arguments
         else:
-            call.result = result_of(call.task.function(**params))
+            call.result = result_of(call.task.function(**arguments))
     except BaseException as error:  # noqa: BLE001  the executor's boundary
         call.result = failure_of(error)
     call.ended = True
@@ -125,7 +123,12 @@ def text_of(value: object) -> str:
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 
-def _bad_arguments(misfit: str) -> Failed:
+def _arguments_of(call: Call) -> dict[str, object] | Failed:
+    """The lease's input as keyword arguments, or why it is none (SEMANTICS D)."""
+    params = parse(call.lease.input)
+    misfit = call.task.misfit(params)
+    if misfit is None and isinstance(params, dict):
+        return params
     return Failed(code="bad_arguments", message=text_of(misfit), retryable=False)
 
 

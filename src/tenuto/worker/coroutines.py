@@ -82,7 +82,7 @@ class UserLoop:
         """Run `callback` on the user's loop; if that is closed, hand back what waits."""
         assert self._loop is not None
         try:
-            self._loop.call_soon_threadsafe(callback, context=self._context)
+            self._loop.call_soon_threadsafe(callback)
         except RuntimeError:
             self._over = True
             self._waking = False
@@ -121,7 +121,9 @@ class UserLoop:
             if call.ended:
                 continue
             if not call.context.cancelled:
-                call.job = group.create_task(self._run(call), name=call.lease.name)
+                call.job = group.create_task(
+                    self._run(call), name=call.lease.name, context=self._context.copy()
+                )
             elif call.job is not None:
                 call.job.cancel()
             else:

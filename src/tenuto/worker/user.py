@@ -3,9 +3,9 @@
 Never on the engine's loop: code that blocks delays its neighbours, not leases and heartbeats. Knows no deadlines: the
 runner cancels.
 
-A call stays in `_live` until its body has ended, whatever became of its result. That is what `busy` tells the runner, so
-that a step is never run twice at the same time in this process: a thread cannot be stopped, and a coroutine may take its
-time to clean up.
+A call stays in `_live` until its body has ended, whatever became of its result. That is what `busy` tells the runner,
+so that a step is never run twice at the same time in this process: a thread cannot be stopped, and a coroutine may take
+its time to clean up.
 """
 
 from __future__ import annotations

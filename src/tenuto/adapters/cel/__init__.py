@@ -1,1 +1,9 @@
-"""CEL behind one typed facade. The only importer of `cel_expr_python`."""
+"""CEL behind one typed facade: `CelParser` for the definition's door, `CelEvaluator` for running.
+
+Only this package knows the engine. Nothing here reads or writes a store.
+"""
+
+from tenuto.adapters.cel.evaluator import CelEvaluator
+from tenuto.adapters.cel.parser import CelParser
+
+__all__ = ["CelEvaluator", "CelParser"]

@@ -74,6 +74,8 @@ def _compile(text: str) -> Compiled | Uncompiled:
         expression = _environment().compile(text)
     except RuntimeError as error:
         return Uncompiled(str(error))
+    except TypeError:
+        return Uncompiled("the expression holds a lone surrogate (broken Unicode)")
     name = expression.return_type().name()
     result = name.partition("<")[0].lower().removesuffix("_type")
     return Compiled(expression, result, expression.serialize())

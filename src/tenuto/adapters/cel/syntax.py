@@ -124,6 +124,8 @@ def _node(data: bytes) -> Node:
                 made = Many(id, tuple(_entries(part)))
             case 9:
                 made = _comprehension(id, part)
+            case _:
+                pass
     return made if made is not None else Constant(id, None)
 
 

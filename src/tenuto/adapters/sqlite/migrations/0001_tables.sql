@@ -32,7 +32,7 @@ CREATE TABLE runs (
   CHECK ((ended_at IS NULL) = (state IN ('pending', 'running', 'closing')))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX runs_by_state ON runs (namespace, state);
-CREATE INDEX runs_by_workflow ON runs (namespace, workflow);
+CREATE INDEX runs_newest ON runs (namespace, run_id);
 
 CREATE TABLE run_states (
   run_id TEXT NOT NULL PRIMARY KEY,

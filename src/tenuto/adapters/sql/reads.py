@@ -1,0 +1,139 @@
+"""The reads port over SQL. No writes, no SQL text; works on an engine that is open for reading only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from tenuto.adapters.sql import statements as s
+from tenuto.adapters.sql.engine import Param, Row, SqlEngine, Steps
+from tenuto.adapters.sql.rows import (
+    pack,
+    read_definition,
+    read_event,
+    read_payload,
+    read_run,
+    read_run_with_snapshot,
+    read_task_with_lease,
+    read_timer,
+    read_wait,
+    unpack,
+)
+from tenuto.model.errors import NotFound
+from tenuto.model.ids import Place, RunId
+from tenuto.model.payload import PayloadKey, PayloadKind
+from tenuto.ports.reads import RunDetail, RunFilter, WorkerRow
+from tenuto.ports.store import DefinitionRow, EventRow, PayloadRow, RunRow
+
+
+class SqlReads:
+    """`ports.reads.Reads` over any SqlEngine."""
+
+    def __init__(self, engine: SqlEngine) -> None:
+        self._engine = engine
+        fill = engine.dialect.fill
+        self._text = {
+            name: fill(text)
+            for module in (s.reads, s.registry)
+            for name, text in vars(module).items()
+            if name.isupper()
+        }
+
+    async def get_run(self, run_id: RunId) -> RunDetail:
+        row = await self._one("RUN", run_id)
+        runs, tasks, timers, waits, ready = map(unpack, row)
+        if not runs:
+            raise NotFound("run", run_id)
+        run, snapshot = read_run_with_snapshot(runs[0])
+        return RunDetail(
+            run=run,
+            snapshot=snapshot,
+            tasks=tuple(read_task_with_lease(r) for r in sorted(tasks, key=lambda r: (r[2], r[1]))),
+            timers=tuple(read_timer(r) for r in sorted(timers, key=lambda r: (r[3], r[1], r[2]))),
+            waits=tuple(read_wait(r) for r in sorted(waits, key=lambda r: (r[5], r[1]))),
+            ready=tuple(sorted(r[0] for r in ready)),
+        )
+
+    async def list_runs(self, wanted: RunFilter) -> Sequence[RunRow]:
+        rows = await self._rows(
+            "RUNS",
+            wanted.namespace,
+            wanted.workflow,
+            pack(wanted.states) if wanted.states else None,
+            wanted.before,
+            wanted.limit,
+        )
+        return tuple(read_run(r) for r in sorted(rows, key=lambda r: str(r[0]), reverse=True))
+
+    async def list_run_ids(self, prefix: str) -> Sequence[RunId]:
+        text = prefix.strip().lower()
+        if not text or len(text) > 36:
+            return ()
+        rows = await self._rows("RUN_IDS", text, text + "\U0010ffff", len(text))
+        return tuple(RunId(r[0]) for r in sorted(rows, reverse=True))
+
+    async def find_run_by_key(self, namespace: str, workflow: str, key: str) -> RunId | None:
+        row = await self._find("RUN_BY_KEY", namespace, workflow, key)
+        return None if row is None else RunId(row[0])
+
+    async def history(
+        self, run_id: RunId, after: int = 0, limit: int = 10_000
+    ) -> Sequence[EventRow]:
+        rows = await self._rows("EVENTS", run_id, after, limit)
+        return tuple(read_event(r) for r in sorted(rows))
+
+    async def payloads(self, run_id: RunId, keys: Sequence[PayloadKey]) -> Mapping[PayloadKey, str]:
+        rows = await self._rows("PAYLOADS", run_id, pack([(k.place, k.kind) for k in keys]))
+        return {PayloadKey(Place(r[0]), PayloadKind(r[1])): r[2] for r in rows if r[2] is not None}
+
+    async def all_payloads(self, run_id: RunId) -> Sequence[PayloadRow]:
+        found: list[PayloadRow] = []
+        place, kind, seq = "", "", -1
+        while rows := sorted(await self._rows("ALL_PAYLOADS", run_id, place, kind, seq)):
+            found += map(read_payload, rows)
+            place, kind, seq, _ = rows[-1]
+        return tuple(found)
+
+    async def get_definition(self, content_hash: str) -> DefinitionRow:
+        row = await self._find("DEFINITION_BY_HASH", content_hash)
+        if row is None:
+            raise NotFound("definition", content_hash)
+        return read_definition(row)
+
+    async def find_definition(self, namespace: str, name: str) -> DefinitionRow | None:
+        row = await self._find("NEWEST_DEFINITION", namespace, name)
+        return None if row is None else read_definition(row)
+
+    async def list_workers(self) -> Sequence[WorkerRow]:
+        return tuple(
+            WorkerRow(
+                id=r[0],
+                queues=tuple(orjson.loads(r[1])),
+                names=tuple(orjson.loads(r[2])),
+                capacity=r[3],
+                busy=r[4],
+                lag_us=r[5],
+                seen_at=r[6],
+            )
+            for r in sorted(await self._rows("WORKERS"))
+        )
+
+    async def count_runs(self, namespace: str) -> Mapping[str, int]:
+        return {r[0]: r[1] for r in sorted(await self._rows("COUNTS", namespace))}
+
+    async def _find(self, name: str, *params: Param) -> Row | None:
+        def job() -> Steps[Row | None]:
+            row = yield ((self._text[name], params),)
+            return row
+
+        return await self._engine.read(job)
+
+    async def _one(self, name: str, *params: Param) -> Row:
+        row = await self._find(name, *params)
+        assert row is not None
+        return row
+
+    async def _rows(self, name: str, *params: Param) -> list[list[Any]]:
+        return unpack((await self._one(name, *params))[0])

@@ -1,0 +1,254 @@
+"""Values to rows and back: column order lives here, once. No SQL, no engine.
+
+Rows go in and out as JSON arrays of arrays; a row is a list in the column order of its statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from tenuto.machine.codec import decode_snapshot, encode_snapshot
+from tenuto.machine.events import Deadline, TimerKind
+from tenuto.machine.snapshot import OpenedWait, Snapshot, Task, Timer
+from tenuto.model.errors import InvariantViolated
+from tenuto.model.ids import LeaseId, Place, RunId, WorkerId
+from tenuto.model.payload import PayloadKey, PayloadKind
+from tenuto.model.states import TaskState
+from tenuto.ports.store import DefinitionRow, DueTask, EventRow, LeaseRow, PayloadRow, RunRow
+
+Values = Sequence[Any]
+
+
+def pack(rows: Sequence[object]) -> str:
+    """Write rows as one parameter. Raises InvariantViolated for text that no database takes (a lone surrogate)."""
+    try:
+        return orjson.dumps(rows).decode()
+    except TypeError as error:
+        raise InvariantViolated(f"a row cannot be stored: {error}") from error
+
+
+def unpack(text: str | None) -> list[list[Any]]:
+    """Read what `pack(…)` of a statement answered."""
+    rows: list[list[Any]] = orjson.loads(text) if text else []
+    return rows
+
+
+def task_row(run_id: RunId, task: Task) -> list[object]:
+    """The 17 decided columns, run id first."""
+    return [
+        run_id,
+        task.place,
+        task.node,
+        task.name,
+        task.queue,
+        task.priority,
+        task.state,
+        task.attempt,
+        task.lost,
+        task.input_seq,
+        task.timeout_us,
+        task.heartbeat_us,
+        task.queue_timeout_us,
+        task.total_until,
+        task.queue_until,
+        int(task.held),
+        task.ended_lease,
+    ]
+
+
+def read_task(row: Values) -> Task:
+    """The 17 decided columns, run id first."""
+    return Task(
+        place=row[1],
+        node=row[2],
+        name=row[3],
+        queue=row[4],
+        priority=row[5],
+        state=TaskState(row[6]),
+        attempt=row[7],
+        lost=row[8],
+        input_seq=row[9],
+        timeout_us=row[10],
+        heartbeat_us=row[11],
+        queue_timeout_us=row[12],
+        total_until=row[13],
+        queue_until=row[14],
+        held=bool(row[15]),
+        ended_lease=row[16],
+    )
+
+
+def new_lease(
+    task: Task, lease_id: LeaseId, worker: WorkerId, *, now: int, lease_us: int
+) -> LeaseRow:
+    """Lease a task from `now`: no lease reaches beyond its attempt's end (F7)."""
+    ends = [until for until in (task.total_until,) if until is not None]
+    if task.timeout_us is not None:
+        ends.append(now + task.timeout_us)
+    attempt_until = min(ends, default=None)
+    return LeaseRow(
+        lease_id=lease_id,
+        worker=worker,
+        leased_at=now,
+        lease_until=min([now + lease_us, *ends]),
+        attempt_until=attempt_until,
+        heartbeat_until=None if task.heartbeat_us is None else now + task.heartbeat_us,
+    )
+
+
+def lease_row(lease: LeaseRow | None) -> list[object]:
+    """The six lease columns; all null without a lease."""
+    if lease is None:
+        return [None] * 6
+    return [
+        lease.lease_id,
+        lease.worker,
+        lease.leased_at,
+        lease.lease_until,
+        lease.attempt_until,
+        lease.heartbeat_until,
+    ]
+
+
+def read_lease(row: Values) -> LeaseRow | None:
+    """The six lease columns."""
+    if row[0] is None:
+        return None
+    return LeaseRow(
+        lease_id=row[0],
+        worker=row[1],
+        leased_at=row[2],
+        lease_until=row[3],
+        attempt_until=row[4],
+        heartbeat_until=row[5],
+    )
+
+
+def read_task_with_lease(row: Values) -> tuple[Task, LeaseRow | None]:
+    """Decided columns, then lease columns."""
+    return read_task(row), read_lease(row[17:23])
+
+
+def state_row(snapshot: Snapshot) -> list[object]:
+    """The decided columns of `run_states`."""
+    nodes, edges, rest = encode_snapshot(snapshot)
+    return [
+        snapshot.run_id,
+        snapshot.seq,
+        snapshot.at,
+        snapshot.state,
+        int(snapshot.paused),
+        nodes,
+        edges,
+        rest,
+    ]
+
+
+def read_run(row: Values) -> RunRow:
+    """The columns of `runs` in table order, then the quarantine."""
+    return RunRow(
+        run_id=row[0],
+        namespace=row[1],
+        workflow=row[2],
+        version=row[3],
+        definition=row[4],
+        key=row[5],
+        state=row[6],
+        paused=bool(row[7]),
+        created_at=row[8],
+        ended_at=row[9],
+        output=row[10],
+        error=row[11],
+        quarantine=row[12],
+    )
+
+
+def read_run_with_snapshot(row: Values) -> tuple[RunRow, Snapshot]:
+    """What `read_run` takes, then `seq` to `rest` of `run_states`."""
+    return read_run(row), decode_snapshot(RunId(row[0]), *row[13:20])
+
+
+def timer_row(run_id: RunId, timer: Timer) -> list[object]:
+    """Run id first."""
+    return [run_id, timer.place, timer.kind, timer.due_at, timer.version]
+
+
+def read_timer(row: Values) -> Timer:
+    """Run id first."""
+    return Timer(Place(row[1]), TimerKind(row[2]), row[3], row[4])
+
+
+def wait_row(run_id: RunId, wait: OpenedWait) -> list[object]:
+    """Run id first. Raises InvariantViolated for a key that no database takes."""
+    if wait.key is None:
+        raise InvariantViolated(f"the wait at {wait.place!r} of run {run_id} has no key")
+    if "\0" in wait.key or "\0" in wait.event:
+        raise InvariantViolated(f"the wait at {wait.place!r} of run {run_id} has NUL in its key")
+    return [run_id, wait.place, wait.event, wait.key, wait.version, wait.opened_at]
+
+
+def read_wait(row: Values) -> OpenedWait:
+    """Run id first."""
+    return OpenedWait(Place(row[1]), row[2], row[3], row[4], row[5])
+
+
+def event_row(run_id: RunId, event: EventRow) -> list[object]:
+    """Run id first."""
+    return [run_id, event.seq, event.at, event.kind, event.place, event.data]
+
+
+def read_event(row: Values) -> EventRow:
+    """The columns of `events` without the run id."""
+    return EventRow(seq=row[0], at=row[1], kind=row[2], place=row[3], data=row[4])
+
+
+def payload_row(run_id: RunId, payload: PayloadRow) -> list[object]:
+    """Run id first."""
+    return [run_id, payload.key.place, payload.key.kind, payload.seq, payload.text]
+
+
+def read_payload(row: Values) -> PayloadRow:
+    """The columns of `payloads` without the run id."""
+    key = PayloadKey(Place(row[0]), PayloadKind(row[1]))
+    return PayloadRow(key=key, seq=row[2], text=row[3])
+
+
+def read_definition(row: Values) -> DefinitionRow:
+    """The columns of `definitions` in table order."""
+    return DefinitionRow(
+        namespace=row[0],
+        name=row[1],
+        version=row[2],
+        hash=row[3],
+        source=row[4],
+        graph=row[5],
+        created_at=row[6],
+    )
+
+
+def read_due_task(row: Values) -> DueTask:
+    """A row of DUE: what passed first, by its columns."""
+    lease = read_lease(row[3:9])
+    return DueTask(
+        run_id=row[0], place=row[1], attempt=row[2], lease=lease, deadline=_deadline(lease)
+    )
+
+
+def read_abandoned_task(row: Values) -> DueTask:
+    """A row of ABANDONED: the lease itself is over, whatever the deadlines say."""
+    return DueTask(
+        run_id=row[0], place=row[1], attempt=row[2], lease=read_lease(row[3:9]), deadline=None
+    )
+
+
+def _deadline(lease: LeaseRow | None) -> Deadline | None:
+    if lease is None:
+        return Deadline.QUEUE
+    if lease.heartbeat_until is not None and lease.heartbeat_until < lease.lease_until:
+        return Deadline.HEARTBEAT
+    if lease.attempt_until == lease.lease_until:
+        return Deadline.ATTEMPT
+    return None

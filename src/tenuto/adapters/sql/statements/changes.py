@@ -1,0 +1,266 @@
+"""What a commit writes, after its guard. Every text takes one JSON array of rows ($1) and finds rows by primary key.
+
+The guard has the locks already; a text that names a row which is not there changes nothing.
+"""
+
+# New runs: [[run, namespace, workflow, version, definition, key, state, paused, created_at, ended_at, output, error]].
+INSERT_RUNS = """
+INSERT INTO runs (
+  run_id, namespace, workflow, version, definition, key, state, paused, created_at, ended_at,
+  output, error
+)
+SELECT
+  w.value->>0, w.value->>1, w.value->>2, CAST(w.value->>3 AS BIGINT), w.value->>4, w.value->>5,
+  w.value->>6, CAST(w.value->>7 AS BIGINT), CAST(w.value->>8 AS BIGINT),
+  CAST(w.value->>9 AS BIGINT), w.value->>10, w.value->>11
+FROM {each_1} AS w
+"""
+
+# What users see of runs whose state or pause changed: [[run, state, paused, ended_at, output, error]].
+UPDATE_RUNS = """
+UPDATE runs SET
+  state = w.value->>1,
+  paused = CAST(w.value->>2 AS BIGINT),
+  ended_at = CAST(w.value->>3 AS BIGINT),
+  output = w.value->>4,
+  error = w.value->>5
+FROM {each_1} AS w
+WHERE runs.run_id = w.value->>0
+"""
+
+# Rows of: namespace, workflow, key, run.
+INSERT_KEYS = """
+INSERT INTO run_keys (namespace, workflow, key, run_id)
+SELECT w.value->>0, w.value->>1, w.value->>2, w.value->>3
+FROM {each_1} AS w
+"""
+
+# Rows of: run, seq, at, state, paused, nodes, edges, rest.
+INSERT_STATES = """
+INSERT INTO run_states (run_id, seq, at, state, paused, nodes, edges, rest)
+SELECT
+  w.value->>0, CAST(w.value->>1 AS BIGINT), CAST(w.value->>2 AS BIGINT), w.value->>3,
+  CAST(w.value->>4 AS BIGINT), w.value->>5, w.value->>6, w.value->>7
+FROM {each_1} AS w
+"""
+
+# The same columns, then the expected seq once more: a belt beside the guard.
+UPDATE_STATES = """
+UPDATE run_states SET
+  seq = CAST(w.value->>1 AS BIGINT),
+  at = CAST(w.value->>2 AS BIGINT),
+  state = w.value->>3,
+  paused = CAST(w.value->>4 AS BIGINT),
+  nodes = w.value->>5,
+  edges = w.value->>6,
+  rest = w.value->>7
+FROM {each_1} AS w
+WHERE run_states.run_id = w.value->>0 AND run_states.seq = CAST(w.value->>8 AS BIGINT)
+"""
+
+# Rows of: run, seq, at, kind, place, data.
+INSERT_EVENTS = """
+INSERT INTO events (run_id, seq, at, kind, place, data)
+SELECT
+  w.value->>0, CAST(w.value->>1 AS BIGINT), CAST(w.value->>2 AS BIGINT), w.value->>3,
+  w.value->>4, w.value->>5
+FROM {each_1} AS w
+"""
+
+# Rows of: run, place, kind, seq, text.
+INSERT_PAYLOADS = """
+INSERT INTO payloads (run_id, place, kind, seq, text)
+SELECT w.value->>0, w.value->>1, w.value->>2, CAST(w.value->>3 AS BIGINT), w.value->>4
+FROM {each_1} AS w
+"""
+
+# Rows of: run, place, the other decided columns in this order, lease_id, worker, leased_at, lease_until, attempt_until,
+# heartbeat_until; the lease columns are null unless the task is leased in this commit.
+INSERT_TASKS = """
+INSERT INTO tasks (
+  run_id, place, node, name, queue, priority, state, attempt, lost, input_seq, timeout_us,
+  heartbeat_us, queue_timeout_us, total_until, queue_until, held, ended_lease, lease_id, worker,
+  leased_at, lease_until, attempt_until, heartbeat_until
+)
+SELECT
+  w.value->>0, w.value->>1, CAST(w.value->>2 AS BIGINT), w.value->>3, w.value->>4,
+  CAST(w.value->>5 AS BIGINT), w.value->>6, CAST(w.value->>7 AS BIGINT),
+  CAST(w.value->>8 AS BIGINT), CAST(w.value->>9 AS BIGINT), CAST(w.value->>10 AS BIGINT),
+  CAST(w.value->>11 AS BIGINT), CAST(w.value->>12 AS BIGINT), CAST(w.value->>13 AS BIGINT),
+  CAST(w.value->>14 AS BIGINT), CAST(w.value->>15 AS BIGINT), w.value->>16, w.value->>17,
+  w.value->>18, CAST(w.value->>19 AS BIGINT), CAST(w.value->>20 AS BIGINT),
+  CAST(w.value->>21 AS BIGINT), CAST(w.value->>22 AS BIGINT)
+FROM {each_1} AS w
+"""
+
+# All decided columns, in the same order, then 1 where the lease is over: its columns are cleared.
+UPDATE_TASKS = """
+UPDATE tasks SET
+  node = CAST(w.value->>2 AS BIGINT),
+  name = w.value->>3,
+  queue = w.value->>4,
+  priority = CAST(w.value->>5 AS BIGINT),
+  state = w.value->>6,
+  attempt = CAST(w.value->>7 AS BIGINT),
+  lost = CAST(w.value->>8 AS BIGINT),
+  input_seq = CAST(w.value->>9 AS BIGINT),
+  timeout_us = CAST(w.value->>10 AS BIGINT),
+  heartbeat_us = CAST(w.value->>11 AS BIGINT),
+  queue_timeout_us = CAST(w.value->>12 AS BIGINT),
+  total_until = CAST(w.value->>13 AS BIGINT),
+  queue_until = CAST(w.value->>14 AS BIGINT),
+  held = CAST(w.value->>15 AS BIGINT),
+  ended_lease = w.value->>16,
+  lease_id = CASE WHEN CAST(w.value->>17 AS BIGINT) = 1 THEN NULL ELSE lease_id END,
+  worker = CASE WHEN CAST(w.value->>17 AS BIGINT) = 1 THEN NULL ELSE worker END,
+  leased_at = CASE WHEN CAST(w.value->>17 AS BIGINT) = 1 THEN NULL ELSE leased_at END,
+  lease_until = CASE WHEN CAST(w.value->>17 AS BIGINT) = 1 THEN NULL ELSE lease_until END,
+  attempt_until = CASE WHEN CAST(w.value->>17 AS BIGINT) = 1 THEN NULL ELSE attempt_until END,
+  heartbeat_until = CASE WHEN CAST(w.value->>17 AS BIGINT) = 1 THEN NULL ELSE heartbeat_until END,
+  released_at = CASE WHEN CAST(w.value->>17 AS BIGINT) = 1 THEN NULL ELSE released_at END
+FROM {each_1} AS w
+WHERE tasks.run_id = w.value->>0 AND tasks.place = w.value->>1
+"""
+
+# Leases handed out in this commit to tasks that exist, [[run, place, lease_id, worker, leased_at, lease_until,
+# attempt_until, heartbeat_until]]; only to one that is pending, free and not held.
+LEASE_TASKS = """
+UPDATE tasks SET
+  lease_id = w.value->>2,
+  worker = w.value->>3,
+  leased_at = CAST(w.value->>4 AS BIGINT),
+  lease_until = CAST(w.value->>5 AS BIGINT),
+  attempt_until = CAST(w.value->>6 AS BIGINT),
+  heartbeat_until = CAST(w.value->>7 AS BIGINT),
+  released_at = NULL
+FROM {each_1} AS w
+WHERE tasks.run_id = w.value->>0 AND tasks.place = w.value->>1
+  AND tasks.state = 'pending' AND tasks.lease_id IS NULL AND tasks.held = 0
+"""
+
+# Rows of: run, place; the lease columns stay (SEMANTICS F7).
+CANCEL_TASKS = """
+UPDATE tasks SET state = 'cancelled'
+FROM {each_1} AS w
+WHERE tasks.run_id = w.value->>0 AND tasks.place = w.value->>1
+  AND tasks.state IN ('pending', 'retry')
+"""
+
+# The same for every open task of the runs [[run]].
+CLOSE_TASKS = """
+UPDATE tasks SET state = 'cancelled'
+FROM {each_1} AS w
+WHERE tasks.run_id = w.value->>0 AND tasks.state IN ('pending', 'retry')
+"""
+
+# Pause of the runs [[run]] (C6).
+HOLD_TASKS = """
+UPDATE tasks SET held = 1, queue_until = NULL
+FROM {each_1} AS w
+WHERE tasks.run_id = w.value->>0 AND tasks.state IN ('pending', 'retry')
+"""
+
+# Resume of the runs [[run, at]] (C6).
+RELEASE_TASKS = """
+UPDATE tasks SET
+  held = 0,
+  queue_until = CAST(w.value->>1 AS BIGINT) + queue_timeout_us,
+  released_at = NULL
+FROM {each_1} AS w
+WHERE tasks.run_id = w.value->>0 AND tasks.state IN ('pending', 'retry')
+"""
+
+# Offers what a resume released: pending tasks of the runs [[run, at]] that nobody holds.
+OFFER_RELEASED = """
+INSERT INTO ready (run_id, place, queue, name, priority, since)
+SELECT t.run_id, t.place, t.queue, t.name, t.priority, {now}
+FROM {each_1} AS w
+CROSS JOIN tasks AS t
+WHERE t.run_id = w.value->>0 AND t.state = 'pending' AND t.lease_id IS NULL
+ON CONFLICT (run_id, place) DO NOTHING
+"""
+
+# Rows of: run, place, queue, name, priority.
+INSERT_READY = """
+INSERT INTO ready (run_id, place, queue, name, priority, since)
+SELECT
+  w.value->>0, w.value->>1, w.value->>2, w.value->>3, CAST(w.value->>4 AS BIGINT), {now}
+FROM {each_1} AS w
+WHERE true
+ON CONFLICT (run_id, place) DO NOTHING
+"""
+
+# Rows of: run, place.
+DELETE_READY = """
+DELETE FROM ready
+WHERE (run_id, place) IN (SELECT w.value->>0, w.value->>1 FROM {each_1} AS w)
+"""
+
+# Rows of: run.
+DELETE_READY_OF_RUNS = """
+DELETE FROM ready WHERE run_id IN (SELECT w.value->>0 FROM {each_1} AS w)
+"""
+
+# Rows of: run, place, kind, due_at, version.
+INSERT_TIMERS = """
+INSERT INTO timers (run_id, place, kind, due_at, version)
+SELECT
+  w.value->>0, w.value->>1, w.value->>2, CAST(w.value->>3 AS BIGINT), CAST(w.value->>4 AS BIGINT)
+FROM {each_1} AS w
+WHERE true
+ON CONFLICT (run_id, place, kind)
+DO UPDATE SET due_at = excluded.due_at, version = excluded.version
+"""
+
+# Rows of: run, place, kind.
+DELETE_TIMERS = """
+DELETE FROM timers
+WHERE (run_id, place, kind) IN (
+  SELECT w.value->>0, w.value->>1, w.value->>2 FROM {each_1} AS w
+)
+"""
+
+# Rows of: run.
+DELETE_TIMERS_OF_RUNS = """
+DELETE FROM timers WHERE run_id IN (SELECT w.value->>0 FROM {each_1} AS w)
+"""
+
+# Rows of: run, place, event, key, version, opened_at; the namespace is the run's.
+INSERT_WAITS = """
+INSERT INTO waits (run_id, place, namespace, event, key, version, opened_at)
+SELECT
+  w.value->>0, w.value->>1, r.namespace, w.value->>2, w.value->>3, CAST(w.value->>4 AS BIGINT),
+  CAST(w.value->>5 AS BIGINT)
+FROM {each_1} AS w
+CROSS JOIN runs AS r
+WHERE r.run_id = w.value->>0
+"""
+
+# A message that came between load and commit would be seen by nobody: mark those of the new waits' addresses.
+# The same rows as INSERT_WAITS; index `mailbox_by_address`.
+HINT_MESSAGES = """
+UPDATE mailbox SET hinted = 1
+WHERE used = 0 AND (namespace, event, key) IN (
+  SELECT r.namespace, w.value->>2, w.value->>3
+  FROM {each_1} AS w
+  CROSS JOIN runs AS r
+  WHERE r.run_id = w.value->>0
+)
+"""
+
+# Rows of: run, place.
+DELETE_WAITS = """
+DELETE FROM waits
+WHERE (run_id, place) IN (SELECT w.value->>0, w.value->>1 FROM {each_1} AS w)
+"""
+
+# Rows of: run.
+DELETE_WAITS_OF_RUNS = """
+DELETE FROM waits WHERE run_id IN (SELECT w.value->>0 FROM {each_1} AS w)
+"""
+
+# Rows of: run, id; the row stays without its payload until keep_until, so that its event_id is known.
+USE_MESSAGES = """
+UPDATE mailbox SET used = 1, payload = ''
+WHERE id IN (SELECT w.value->>1 FROM {each_1} AS w)
+"""

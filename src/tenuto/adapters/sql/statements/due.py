@@ -1,0 +1,129 @@
+"""What recovery, timers and the mailbox loop look for. Read only; index `tasks_due`, `timers_due`, `mailbox_hinted`.
+
+Quarantined runs are left out here and in PULSE: an event of theirs cannot be decided, so it would be due for ever.
+$1 everywhere: the runs asked about as a JSON array, or null for all.
+"""
+
+DUE = """
+SELECT
+  {now},
+  (
+    SELECT {pack}
+      d.run_id, d.place, d.attempt, d.lease_id, d.worker, d.leased_at, d.lease_until,
+      d.attempt_until, d.heartbeat_until, d.due_at
+    {packed}
+    FROM (
+      SELECT * FROM tasks AS t
+      WHERE t.due_at <= {now}
+        AND ($1 IS NULL OR t.run_id IN (SELECT w.value FROM {each_1} AS w))
+        AND NOT EXISTS (
+          SELECT 1 FROM run_states AS s
+          WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
+        )
+      ORDER BY t.due_at
+      LIMIT $2
+    ) AS d
+  ),
+  (
+    SELECT {pack}d.run_id, d.place, d.kind, d.due_at, d.version{packed}
+    FROM (
+      SELECT * FROM timers AS t
+      WHERE t.due_at <= {now}
+        AND ($1 IS NULL OR t.run_id IN (SELECT w.value FROM {each_1} AS w))
+        AND NOT EXISTS (
+          SELECT 1 FROM run_states AS s
+          WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
+        )
+      ORDER BY t.due_at
+      LIMIT $2
+    ) AS d
+  ),
+  (
+    SELECT {pack}
+      a.run_id, a.place, a.event, a.key, a.version, a.opened_at, m.id, m.payload, m.posted_at
+    {packed}
+    FROM (
+      SELECT
+        id, namespace, event, key, payload, posted_at,
+        row_number() OVER (PARTITION BY namespace, event, key ORDER BY posted_at, id) AS nth
+      FROM mailbox
+      WHERE used = 0 AND hinted = 1 AND keep_until > {now}
+    ) AS m
+    CROSS JOIN (
+      SELECT
+        run_id, place, namespace, event, key, version, opened_at,
+        row_number() OVER (
+          PARTITION BY namespace, event, key ORDER BY opened_at, run_id, place
+        ) AS nth
+      FROM waits AS o
+      WHERE (o.namespace, o.event, o.key) IN (
+          SELECT namespace, event, key FROM mailbox
+          WHERE used = 0 AND hinted = 1 AND keep_until > {now}
+        )
+        AND ($1 IS NULL OR o.run_id IN (SELECT w.value FROM {each_1} AS w))
+        AND NOT EXISTS (
+          SELECT 1 FROM run_states AS s
+          WHERE s.run_id = o.run_id AND s.quarantine IS NOT NULL
+        )
+    ) AS a
+    WHERE a.namespace = m.namespace AND a.event = m.event AND a.key = m.key AND a.nth = m.nth
+    LIMIT $2
+  )
+"""
+
+# Live leases of workers that are not among $1, at most $2; `tasks_due` holds every live lease.
+ABANDONED = """
+SELECT {pack}
+  d.run_id, d.place, d.attempt, d.lease_id, d.worker, d.leased_at, d.lease_until,
+  d.attempt_until, d.heartbeat_until, d.due_at
+{packed}
+FROM (
+  SELECT * FROM tasks AS t
+  WHERE t.due_at IS NOT NULL AND t.lease_id IS NOT NULL
+    AND t.worker NOT IN (SELECT w.value FROM {each_1} AS w)
+    AND NOT EXISTS (
+      SELECT 1 FROM run_states AS s
+      WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
+    )
+  ORDER BY t.due_at
+  LIMIT $2
+) AS d
+"""
+
+# Index tops. Ready rows are counted up to a thousand: more is only "many".
+PULSE = """
+SELECT
+  {now},
+  (
+    SELECT t.due_at FROM tasks AS t
+    WHERE t.due_at IS NOT NULL
+      AND ($1 IS NULL OR t.run_id IN (SELECT w.value FROM {each_1} AS w))
+      AND NOT EXISTS (
+        SELECT 1 FROM run_states AS s
+        WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
+      )
+    ORDER BY t.due_at
+    LIMIT 1
+  ),
+  (
+    SELECT t.due_at FROM timers AS t
+    WHERE ($1 IS NULL OR t.run_id IN (SELECT w.value FROM {each_1} AS w))
+      AND NOT EXISTS (
+        SELECT 1 FROM run_states AS s
+        WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
+      )
+    ORDER BY t.due_at
+    LIMIT 1
+  ),
+  (
+    SELECT count(*) FROM (
+      SELECT 1 FROM ready AS r
+      WHERE ($1 IS NULL OR r.run_id IN (SELECT w.value FROM {each_1} AS w))
+        AND NOT EXISTS (
+          SELECT 1 FROM run_states AS s
+          WHERE s.run_id = r.run_id AND s.quarantine IS NOT NULL
+        )
+      LIMIT 1000
+    ) AS waiting
+  )
+"""

@@ -1,0 +1,24 @@
+"""External events: stored first, matched to waits afterwards."""
+
+# Stores a message unless its event_id is known; hinted when a wait for its address is open. One row if stored.
+# $1 id $2 namespace $3 event $4 key $5 payload $6 event_id $7 keep_us
+INSERT_MESSAGE = """
+INSERT INTO mailbox (
+  id, namespace, event, key, payload, event_id, posted_at, keep_until, used, hinted
+)
+SELECT
+  $1, $2, $3, $4, $5, $6, {now}, {now} + $7, 0,
+  CASE
+    WHEN EXISTS (SELECT 1 FROM waits WHERE namespace = $2 AND event = $3 AND key = $4) THEN 1
+    ELSE 0
+  END
+WHERE true
+ON CONFLICT DO NOTHING
+RETURNING id
+"""
+
+# Forgets messages, used or not, whose time is over; a hundred at a time. Index `mailbox_kept`.
+DELETE_OLD_MESSAGES = """
+DELETE FROM mailbox
+WHERE id IN (SELECT id FROM mailbox WHERE keep_until <= {now} ORDER BY keep_until LIMIT 100)
+"""

@@ -1,0 +1,167 @@
+"""Opening a database file: connections with the right settings, migrations, and refusals in plain words.
+
+Never overwrites a file that is not ours, and never turns a broken one into a new one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from tenuto.adapters.sql.migrate import (
+    APPLIED,
+    CREATE_TABLE,
+    REGISTER,
+    Migration,
+    due_migrations,
+    read_migrations,
+)
+from tenuto.adapters.sqlite.errors import BUSY_MS, translate
+from tenuto.model.errors import Conflict, NotFound, Unavailable
+
+MEMORY = ":memory:"
+VERSION_MIN = (3, 38, 0)
+_NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph"})
+_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+
+
+def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
+    """Open a connection for one thread at a time. Raises TenutoErrors only.
+
+    Cached statements: as many as the store has texts, so that none is compiled twice.
+    """
+    if sqlite3.sqlite_version_info < VERSION_MIN:
+        raise Unavailable(
+            f"SQLite {sqlite3.sqlite_version} is too old: Tenuto needs 3.38; use a newer Python"
+        )
+    if path == MEMORY:
+        target = "file::memory:"
+    else:
+        target = f"{Path(path).absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+    try:
+        connection = sqlite3.connect(
+            target,
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=512,
+            timeout=BUSY_MS / 1_000,
+        )
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+    try:
+        # Reads the header, so a file that is no database is refused before anything is written.
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if not read_only:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            connection.execute("PRAGMA synchronous = FULL")
+        # Only the engine's writer thread checkpoints: a checkpoint that races a commit on another connection
+        # can lose pages in SQLite before 3.51.3.
+        connection.execute("PRAGMA wal_autocheckpoint = 0").fetchone()
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute("PRAGMA cache_size = -16384")  # 16 MiB: the hot rows of some 10,000 runs
+    except sqlite3.Error as error:
+        connection.close()
+        raise translate(error, path) from error
+    return connection
+
+
+def migrate(connection: sqlite3.Connection, path: str, *, at: int) -> None:
+    """Bring the schema up to date, each migration in a transaction of its own. Raises Conflict, Unavailable."""
+    known = read_migrations("tenuto.adapters.sqlite.migrations")
+    try:
+        _refuse_foreign(connection, path)
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(CREATE_TABLE)
+        connection.execute("COMMIT")
+        for migration in due_migrations(known, connection.execute(APPLIED).fetchall(), where=path):
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in _statements(migration):
+                connection.execute(statement)
+            row = (migration.version, migration.name, migration.checksum, at)
+            connection.execute(REGISTER, row)
+            connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise translate(error, path) from error
+
+
+def check_schema(connection: sqlite3.Connection, path: str) -> None:
+    """For openings that do not migrate: the schema must be exactly this one. Raises Conflict, NotFound."""
+    known = read_migrations("tenuto.adapters.sqlite.migrations")
+    try:
+        _refuse_foreign(connection, path)
+        tables = {name for (name,) in connection.execute(_TABLES).fetchall()}
+        applied = connection.execute(APPLIED).fetchall() if tables else []
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+    if not applied:
+        raise NotFound("database", path, "start an engine once: `tenuto run FILE` makes it")
+    if due_migrations(known, applied, where=path):
+        raise Conflict(f"{path} has an older schema; start an engine on it once to bring it up")
+
+
+def require_file(path: str) -> None:
+    """Raise NotFound unless there is a file: opening for reading must not make one."""
+    if path != MEMORY and not Path(path).is_file():
+        raise NotFound("database", path, "start an engine once: `tenuto run FILE` makes it")
+
+
+def prepare_directory(path: str) -> None:
+    """Make the parent directory. Raises Unavailable."""
+    if path == MEMORY:
+        return
+    try:
+        Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be made: {error.strerror}") from error
+
+
+def network_filesystem(path: str, mounts: str) -> str | None:
+    """Type of the network filesystem that holds a file, by the text of /proc/self/mounts, or None.
+
+    Locks and shared memory are not reliable there.
+    """
+    best, found = "", ""
+    target = str(Path(path).absolute())
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = fields[1].replace("\\040", " ")
+        inside = target == point or target.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, found = point, fields[2]
+    return found if found in _NETWORK else None
+
+
+def warnings_about(path: str) -> tuple[str, ...]:
+    """What a person should know about where the file lies."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(errors="replace")
+    except OSError:
+        return ()
+    kind = network_filesystem(path, mounts) if path != MEMORY else None
+    if kind is None:
+        return ()
+    return (f"{path} is on a network filesystem ({kind}), where locks may fail; use a local disk",)
+
+
+def _refuse_foreign(connection: sqlite3.Connection, path: str) -> None:
+    tables = {name for (name,) in connection.execute(_TABLES).fetchall()}
+    if tables and "schema_migrations" not in tables:
+        raise Conflict(
+            f"{path} is a database of another program (it has {min(tables)!r}); name another file"
+        )
+
+
+def _statements(migration: Migration) -> Iterator[str]:
+    """Cut a file at the semicolons that end statements."""
+    waiting = ""
+    for line in migration.text.splitlines(keepends=True):
+        waiting += line
+        if sqlite3.complete_statement(waiting):
+            yield waiting
+            waiting = ""

@@ -1,0 +1,415 @@
+"""The embedded engine: store, coordinator and worker in one process, on a thread and an event loop of their own.
+
+The composition root of the embedded shape: the only place that knows which adapters stand behind the ports. Threads:
+the engine's loop (`tenuto-engine`), SQLite's writer and reader, the user's loop, the pool for `def` functions. User
+code never runs on the engine's loop.
+
+Not a server: nobody is listened to but this process; other processes may read the file (`read_only`) and put messages
+into its mailbox (`post_message`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tenuto import __version__
+from tenuto.adapters.cel import CelEvaluator, CelParser
+from tenuto.adapters.local.clock import SystemClock
+from tenuto.adapters.local.dice import SystemDice
+from tenuto.adapters.local.ids import Uuid7Ids
+from tenuto.adapters.sql.reads import SqlReads
+from tenuto.adapters.sql.store import SqlStore
+from tenuto.adapters.sqlite.engine import open_engine, open_reader, open_sender
+from tenuto.coordinator.commands import Commands
+from tenuto.coordinator.coordinator import Coordinator
+from tenuto.coordinator.gateway import Gateway
+from tenuto.coordinator.graphs import Graphs
+from tenuto.coordinator.mailbox import Mailbox, new_message
+from tenuto.coordinator.recovery import Recovery
+from tenuto.coordinator.seats import ALL_QUEUES, Seats
+from tenuto.coordinator.setting import Focus, Setting
+from tenuto.coordinator.timers import Timers
+from tenuto.dsl.compile import Loaded, load
+from tenuto.model.errors import TenutoError, Unavailable
+from tenuto.model.ids import RunId
+from tenuto.model.states import FINAL_RUN_STATES, RunState
+from tenuto.ports.executor import Executor
+from tenuto.ports.gateway import WorkerInfo
+from tenuto.ports.reads import Reads, RunFilter
+from tenuto.ports.store import DEFAULT_NAMESPACE
+from tenuto.runtime.logging import get_logger
+from tenuto.runtime.service import Service, serve
+from tenuto.worker.http import HttpExecutor
+from tenuto.worker.registry import Registry
+from tenuto.worker.runner import Runner
+from tenuto.worker.user import UserExecutor
+
+SLOTS = 50
+THREADS = 16
+LEASE_US = 10_000_000
+_SERVICE_US = 60_000_000
+"""Longest stop of one service; each bounds itself well below."""
+_PAGE = 1_000
+
+_T = TypeVar("_T")
+_log = get_logger("engine")
+
+
+class Engine:
+    """One engine on one file. Thread-safe; started and stopped once.
+
+    Args:
+        path: the database file, or ":memory:".
+        registry: functions of the user's; None: no worker, nothing is executed.
+        user_loop: where `async def` functions run; None: a thread with a loop of their own.
+        focus: drive only runs that this engine starts, and those of `carry_on`.
+        slots, threads: attempts at a time, and threads for `def` functions.
+        lease_us: how long a lease lasts without a heartbeat.
+        before_commit: called in the writer's thread between the last statement and each COMMIT (fault injection).
+    """
+
+    commands: Commands
+    reads: Reads
+
+    def __init__(  # noqa: PLR0913 - each is a choice of the caller's, by keyword
+        self,
+        path: Path | str,
+        *,
+        registry: Registry | None = None,
+        user_loop: asyncio.AbstractEventLoop | None = None,
+        focus: bool = False,
+        carry_on: Sequence[RunId] = (),
+        slots: int = SLOTS,
+        threads: int = THREADS,
+        lease_us: int = LEASE_US,
+        before_commit: Callable[[], None] | None = None,
+    ) -> None:
+        self._path = str(path)
+        self._registry = registry
+        self._user_loop = user_loop
+        self._focus = Focus(frozenset(carry_on) if focus else None)
+        self._slots = slots
+        self._threads = threads
+        self._lease_us = lease_us
+        self._before_commit = before_commit
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._ended: str | None = "it was not started"
+        self._grace_us = 0
+        self._worker: _Worker | None = None
+
+    # -- from any thread ------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Open the file, bring it up to date, end what a dead process left, and work.
+
+        Raises:
+            Conflict: another engine has the file (says its pid), or it is of a newer version or another program.
+            Unavailable: the file cannot be read or written.
+        """
+        assert self._thread is None, "an engine is started once"
+        begun: Future[None] = Future()
+        self._thread = threading.Thread(
+            target=self._main, args=(begun,), name="tenuto-engine", daemon=True
+        )
+        self._thread.start()
+        try:
+            begun.result()
+        except BaseException:
+            self._thread.join()
+            raise
+
+    def stop(self, *, grace_s: float = 10.0) -> None:
+        """Drain: attempts under way may end within `grace_s`, the others are released. A second time does nothing."""
+        thread, loop = self._thread, self._loop
+        if thread is None or loop is None or threading.current_thread() is thread:
+            return
+        self._grace_us = int(grace_s * 1_000_000)
+        _tell(loop, self._begin_stop)
+        thread.join()
+
+    def call(self, coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
+        """Run a coroutine on the engine's loop. Fails with Unavailable when the engine ends before it does."""
+        loop, ended = self._loop, self._ended
+        if loop is None or ended is not None:
+            coroutine.close()
+            raise Unavailable(f"the engine does not run: {ended}")
+        if self._worker is not None:
+            self._worker.learn(loop)
+        try:
+            return asyncio.run_coroutine_threadsafe(self._guarded(coroutine), loop)
+        except RuntimeError:
+            coroutine.close()
+            raise Unavailable(f"the engine does not run: {self._ended}") from None
+
+    # -- on the engine's thread -----------------------------------------------------------------------------------
+
+    def _main(self, begun: Future[None]) -> None:
+        try:
+            asyncio.run(self._live(begun))
+        except BaseException as error:  # noqa: BLE001 - a thread's end: whoever started it learns why
+            if not begun.done():
+                begun.set_exception(error)
+            self._ended = self._ended or _named(error)
+
+    async def _live(self, begun: Future[None]) -> None:
+        clock, ids, dice = SystemClock(), Uuid7Ids(), SystemDice()
+        sqlite = open_engine(self._path, clock, before_commit=self._before_commit)
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        try:
+            setting = Setting(
+                clock=clock,
+                ids=ids,
+                dice=dice,
+                incarnation=ids.worker_id("engine"),
+                lease_us=self._lease_us,
+                focus=self._focus,
+            )
+            store, self.reads = SqlStore(sqlite), SqlReads(sqlite)
+            seats = Seats()
+            recovery = Recovery(store, seats, setting)
+            timers = Timers(store, recovery, setting)
+            coordinator = Coordinator(
+                store, Graphs(self.reads), CelEvaluator, setting, seats=seats, on_due=timers.hint
+            )
+            recovery.coordinator = timers.coordinator = coordinator
+            gateway = Gateway(coordinator, store, seats, setting, on_due=timers.hint)
+            self.commands = Commands(coordinator, Mailbox(store, ids=ids, on_post=timers.hint))
+            begin = _Begin(self._begin(coordinator, gateway, recovery, begun))
+            await self._serve(coordinator, [coordinator, timers, gateway, begin])
+        finally:
+            await sqlite.close()
+
+    def _begin(
+        self,
+        coordinator: Coordinator,
+        gateway: Gateway,
+        recovery: Recovery,
+        begun: Future[None],
+    ) -> Callable[[asyncio.Event], Coroutine[Any, Any, None]]:
+        """The last service: recovers, says that the engine is up, and works."""
+        setting = coordinator.setting
+        if self._registry is not None:
+            info = WorkerInfo(
+                id=setting.ids.worker_id("embedded"),
+                queues=(ALL_QUEUES,),
+                names=_names(self._registry),
+                capacity=self._slots,
+                version=__version__,
+            )
+            user = UserExecutor(self._registry, loop=self._user_loop, threads=self._threads)
+            self._worker = _Worker(self._registry, user, gateway, setting, info)
+            recovery.holds = self._worker.runner.holds
+
+        async def run(stopping: asyncio.Event) -> None:
+            await recovery.sweep()
+            await _learn_queues(self.reads, coordinator.graphs)
+            self._ended = None
+            begun.set_result(None)
+            if self._worker is not None:
+                await self._worker.run(stopping)
+
+        return run
+
+    async def _serve(self, coordinator: Coordinator, services: Sequence[Service]) -> None:
+        """Run until stopped or until a service crashes; then nobody waits in vain."""
+        try:
+            await serve(services, stop=self._stop, grace_us=_SERVICE_US)
+            self._ended = self._ended or "it was stopped"
+        except BaseExceptionGroup as group:
+            error = _first(group)
+            self._ended = _named(error)
+            if not isinstance(error, TenutoError):
+                _log.exception("engine_crashed", exc_info=error)
+            raise error from None
+        finally:
+            coordinator.watchers.fail(Unavailable(f"the engine has ended: {self._ended}"))
+            for call in list(self._calls):
+                call.cancel()
+            if self._calls:
+                await asyncio.wait(self._calls)
+
+    async def _guarded(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """A call from outside: its end is never an unexplained cancellation."""
+        task = asyncio.current_task()
+        assert task is not None
+        if self._ended is not None:
+            coroutine.close()
+            raise Unavailable(f"the engine does not run: {self._ended}")
+        self._calls.add(task)
+        try:
+            return await coroutine
+        except asyncio.CancelledError:
+            if self._ended is None:
+                raise
+            raise Unavailable(f"the engine has ended: {self._ended}") from None
+        finally:
+            self._calls.discard(task)
+
+    def _begin_stop(self) -> None:
+        if self._worker is not None:
+            self._worker.drain(self._grace_us)
+        self._stop.set()
+
+
+class _Begin:
+    """A service of one function."""
+
+    name = "worker"
+
+    def __init__(self, run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+        self._run = run
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        await self._run(stopping)
+
+
+class _Worker:
+    """The engine's own worker: all queues, the registry's functions and `http`."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        user: UserExecutor,
+        gateway: Gateway,
+        setting: Setting,
+        info: WorkerInfo,
+    ) -> None:
+        self._registry = registry
+        self._gateway = gateway
+        self._info = info
+        self._known = len(info.names)
+        self._news = asyncio.Event()
+        self._http = HttpExecutor()
+        self._user = user
+        executors: dict[str, Executor] = {"http": self._http, "": user}
+        self.runner = Runner(gateway, info, executors, dice=setting.dice, lease_us=setting.lease_us)
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                renewal = group.create_task(self._announce_news(), name="worker-names")
+                await self.runner.run(stopping)
+                renewal.cancel()
+        finally:
+            await self._user.close()
+            await self._http.close()
+
+    def drain(self, within_us: int) -> None:
+        """How long attempts may take to end once it is told to stop."""
+        self.runner.drain_us = within_us
+
+    def learn(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Functions may be registered while the engine runs; called from any thread before each request."""
+        count = len(self._registry.names()) + 1
+        if count != self._known:
+            self._known = count
+            _tell(loop, self._news.set)
+
+    async def _announce_news(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            self._info = replace(self._info, names=_names(self._registry))
+            try:
+                await self._gateway.register(self._info)
+            except Unavailable as error:
+                _log.warning("worker_not_registered", reason=str(error))
+                await asyncio.sleep(0.2)
+                self._news.set()
+
+
+# -- without an engine ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnly:
+    """A file opened for reading, beside an engine or without one."""
+
+    reads: Reads
+
+
+@contextmanager
+def read_only(path: Path | str) -> Iterator[ReadOnly]:
+    """Open a file for reading; writes nothing. Raises NotFound, Conflict (another version), Unavailable."""
+    sqlite = open_reader(str(path), SystemClock())
+    try:
+        yield ReadOnly(SqlReads(sqlite))
+    finally:
+        sqlite.shut()
+
+
+def post_message(
+    path: Path | str,
+    *,
+    event: str,
+    key: str,
+    payload: str,
+    event_id: str | None = None,
+    namespace: str = DEFAULT_NAMESPACE,
+) -> bool:
+    """Put a message into the file's mailbox, engine running or not. False: this event id was there already.
+
+    `payload` is canonical JSON. Raises InvalidInput, NotFound, Conflict, Unavailable.
+    """
+    message = new_message(Uuid7Ids(), event, key, payload, event_id=event_id, namespace=namespace)
+    sqlite = open_sender(str(path), SystemClock())
+    try:
+        return asyncio.run(SqlStore(sqlite).post(message))
+    finally:
+        sqlite.shut()
+
+
+def load_definition(text: str | bytes, *, file: str) -> Loaded:
+    """Compile a definition with the engine's own expression parser. `file` names it in findings."""
+    return load(text, file=file, parser=CelParser())
+
+
+# -- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _names(registry: Registry) -> tuple[str, ...]:
+    return (*registry.names(), "http")
+
+
+async def _learn_queues(reads: Reads, graphs: Graphs) -> None:
+    """Bring in the graphs of unfinished runs, so that the worker knows the queues on which their tasks wait."""
+    unfinished = tuple(state.value for state in RunState if state not in FINAL_RUN_STATES)
+    before: RunId | None = None
+    seen: set[str] = set()
+    while True:
+        page = await reads.list_runs(RunFilter(states=unfinished, before=before, limit=_PAGE))
+        seen |= {row.definition for row in page}
+        if len(page) < _PAGE:
+            break
+        before = page[-1].run_id
+    await graphs.fetch(sorted(seen))
+
+
+def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
+    try:
+        loop.call_soon_threadsafe(what)
+    except RuntimeError:
+        return  # closed already
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first single exception in a group."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,342 @@
+"""`tenuto run FILE`: stores the definition, starts one run, and drives this run and no other to
+its end.
+
+The engine has threads of its own; this thread waits for news of the run, shows them, and handles
+Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tenuto.app.embedded import Engine, load_definition
+from tenuto.cli.apps import find_app
+from tenuto.cli.arguments import read_input, read_vars
+from tenuto.cli.console import answers, notes, say
+from tenuto.cli.definitions import read_definition, show_findings
+from tenuto.cli.interrupts import Interrupts
+from tenuto.cli.look import History, find_run, look, now_us, open_runs, read, unfinished_line
+from tenuto.cli.render import live_view, outcome_view, step_line, wait_line
+from tenuto.cli.report import Report, quoted, report_json, step_json
+from tenuto.coordinator.commands import StartRequest
+from tenuto.dsl.inputs import apply_vars, check_input
+from tenuto.model.errors import InvalidDefinition, InvariantViolated, NotFound
+from tenuto.model.ids import RunId
+from tenuto.model.states import RunState
+from tenuto.sdk.tenuto import NAMESPACE
+from tenuto.sdk.workflows import default_input, workflow_of
+from tenuto.settings import Database, parse_database
+from tenuto.worker.registry import Registry
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from tenuto.model.graph import Graph
+    from tenuto.ports.reads import Reads
+
+EVENT = "event"
+END = "end"
+INTERRUPT = "interrupt"
+
+_T = TypeVar("_T")
+
+REDRAW_S = 0.1
+"""The live view is read and drawn at most so often: 10 a second look smooth and cost next to
+nothing."""
+TICK_S = 0.5
+"""And at least so often, since times go on."""
+GRACE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The command line of `run FILE`, as given. `output`: table, json or jsonl."""
+
+    file: str
+    app: str | None = None
+    input: str | None = None
+    sets: tuple[str, ...] = ()
+    vars: tuple[str, ...] = ()
+    key: str | None = None
+    database: str | None = None
+    carry_on: str | None = None
+    output: str = "table"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A checked request to start a run: everything that can be wrong with the user's words was
+    found before.
+    """
+
+    graph: Graph
+    input: str
+    vars: str
+    key: str | None
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was shown already, so that the plain log says each thing once."""
+
+    history: History = field(default_factory=History)
+    graph: Graph | None = None
+    steps: int = 0
+    waits: dict[str, tuple[str, int, int | None]] = field(default_factory=dict)
+
+
+def drive(wanted: Wanted) -> int:
+    """Do all of `run FILE`; the exit code."""
+    start = None if wanted.carry_on is not None else _check(wanted)
+    file = None if wanted.file == "-" else Path(wanted.file)
+    app = find_app(wanted.app, file)
+    database = (
+        app.database
+        if app is not None and wanted.database is None and not app.has_default_database
+        else parse_database(wanted.database)
+    )
+    registry = app.registry if app is not None else Registry()
+    news: SimpleQueue[str] = SimpleQueue()
+    with Interrupts(lambda: news.put(INTERRUPT)) as interrupts:
+        return _Session(wanted, database, registry, news, interrupts).run(start)
+
+
+def _check(wanted: Wanted) -> Start:
+    """Compile FILE and check input and vars against it; nothing is opened yet."""
+    source = read_definition(wanted.file)
+    loaded = load_definition(source.text, file=source.file)
+    if loaded.graph is None:
+        raise InvalidDefinition(loaded.findings)
+    show_findings(loaded.findings)
+    workflow = workflow_of(loaded.graph, version=0, content_hash="")
+    given = read_input(wanted.input, wanted.sets, workflow.input_schema)
+    if wanted.input is None:
+        given = default_input(workflow.input_schema, given)
+    return Start(
+        graph=loaded.graph,
+        input=check_input(workflow.input_schema, given),
+        vars=apply_vars(workflow.vars, read_vars(wanted.vars), os.environ),
+        key=wanted.key,
+    )
+
+
+class _Session:
+    """One engine, one run."""
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        database: Database,
+        registry: Registry,
+        news: SimpleQueue[str],
+        interrupts: Interrupts,
+    ) -> None:
+        self._wanted, self._database, self._registry = wanted, database, registry
+        self._news, self._interrupts = news, interrupts
+        self._named = "" if wanted.database is None else str(database)
+        self._note = notes()
+        self._seen = _Seen()
+        self._engine: Engine
+
+    def run(self, start: Start | None) -> int:
+        """Open, start or find the run, follow it, close, tell."""
+        carried = self._find_carried(start)
+        if self._interrupts.code is None:
+            report = self._open_and_follow(start, carried)
+        else:
+            report = None
+        if report is None:
+            self._note.print("interrupted; nothing was started")
+            assert self._interrupts.code is not None
+            return self._interrupts.code
+        self._tell(report)
+        if self._interrupts.code is not None and not report.is_final:
+            self._note.print(self._go_on_line(report.run_id), markup=False)
+            return self._interrupts.code
+        if report.quarantine is not None:
+            raise InvariantViolated(f"run {report.run_id} is quarantined: {report.quarantine}")
+        return 0 if report.state == RunState.SUCCESS else 1
+
+    def _find_carried(self, start: Start | None) -> RunId | None:
+        """The run that exists already: named by --carry-on, or holding the --key."""
+        if start is not None and start.key is None:
+            return None
+        if self._database.path is None or not self._database.path.exists():
+            if start is not None:
+                return None
+            raise NotFound("run", self._wanted.carry_on or "", f"there is no file {self._database}")
+        return read(self._database, lambda reads: self._carried(reads, start))
+
+    async def _carried(self, reads: Reads, start: Start | None) -> RunId | None:
+        if start is None:
+            return await find_run(reads, self._wanted.carry_on or "")
+        assert start.key is not None
+        name = start.graph.definition.name
+        found = await reads.find_run_by_key(NAMESPACE, name, start.key)
+        if found is not None:
+            self._note.print(f"the key {start.key!r} has its run already: {found}", markup=False)
+        return found
+
+    def _open_and_follow(self, start: Start | None, carried: RunId | None) -> Report | None:
+        """Drive the run until it is final, cannot go on, or somebody interrupts; None if it never
+        began.
+        """
+        self._engine = Engine(
+            self._database.place,
+            registry=self._registry,
+            focus=True,
+            carry_on=() if carried is None else (carried,),
+        )
+        try:
+            self._engine.start()
+            if self._interrupts.code is not None:
+                return None
+            run_id = carried
+            if run_id is None:
+                assert start is not None
+                run_id = self._ask(self._begin(start))
+            self._interrupts.say_at_end(self._go_on_line(run_id))
+            return self._follow(run_id)
+        finally:
+            stopped_early = self._interrupts.code is not None
+            self._engine.stop(grace_s=GRACE_S if stopped_early else 1.0)
+
+    async def _begin(self, start: Start) -> RunId:
+        row = await self._engine.commands.deploy(start.graph)
+        request = StartRequest(
+            graph_hash=row.hash,
+            workflow=row.name,
+            version=row.version,
+            input=start.input,
+            vars=start.vars,
+            key=start.key,
+        )
+        [started] = await self._engine.commands.start([request])
+        return started.run_id
+
+    def _ask(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        future: Future[_T] = self._engine.call(coroutine)
+        return future.result()
+
+    # -- following -------------------------------------------------------------------------------------------------
+
+    def _follow(self, run_id: RunId) -> Report:
+        pump = self._engine.call(self._pump(run_id))
+        try:
+            report = self._read(run_id)
+            for line in unfinished_line(self._count_others(report), self._named):
+                self._note.print(line, style="dim", markup=False)
+            with self._live() as live:
+                report = self._watch(run_id, report, live)
+        finally:
+            pump.cancel()
+        if self._interrupts.code is not None and not report.is_final:
+            self._note.print(
+                f"stopping: tasks under way have {GRACE_S:.0f} s to finish; "
+                "Ctrl-C again stops at once"
+            )
+        return report
+
+    def _watch(self, run_id: RunId, report: Report, live: Live | None) -> Report:
+        """Show the run until it is final, quarantined or interrupted."""
+        while True:
+            self._show(report, live)
+            if report.is_final or report.quarantine is not None:
+                return report
+            if self._interrupts.code is not None:
+                return report
+            self._pause()
+            report = self._read(run_id)
+
+    def _pause(self) -> None:
+        """Wait for news, then a moment for what comes with it."""
+        with suppress(Empty):
+            word = self._news.get(timeout=TICK_S)
+            until = monotonic() + REDRAW_S
+            while word == EVENT:
+                word = self._news.get(timeout=max(0.0, until - monotonic()))
+
+    async def _pump(self, run_id: RunId) -> None:
+        """Turn the run's events into words for the waiting thread."""
+        try:
+            async for _ in self._engine.commands.follow(run_id):
+                self._news.put(EVENT)
+        finally:
+            self._news.put(END)
+
+    def _read(self, run_id: RunId) -> Report:
+        seen = self._seen
+        report, seen.history, seen.graph = self._ask(
+            look(
+                self._engine.reads,
+                run_id,
+                now=now_us(),
+                database=self._named,
+                history=seen.history,
+                graph=seen.graph,
+            )
+        )
+        return report
+
+    def _count_others(self, report: Report) -> int:
+        count = open_runs(self._ask(self._engine.reads.count_runs(NAMESPACE)))
+        return count if report.is_final else count - 1
+
+    # -- showing ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _live(self) -> Iterator[Live | None]:
+        """A live view where there is a terminal; otherwise lines are printed as they come."""
+        if self._wanted.output == "jsonl" or not self._note.is_terminal:
+            yield None
+            return
+        from rich.live import Live
+
+        with Live(console=self._note, auto_refresh=False, transient=True) as live:
+            yield live
+
+    def _show(self, report: Report, live: Live | None) -> None:
+        if live is not None:
+            live.update(live_view(report, self._note.height), refresh=True)
+            return
+        ended = [step for step in report.timeline if step.ended_at is not None]
+        ended.sort(key=lambda step: step.ended_at or 0)
+        fresh, self._seen.steps = ended[self._seen.steps :], len(ended)
+        for step in fresh:
+            if self._wanted.output == "jsonl":
+                say(json.dumps(step_json(step, report.created_at)))
+            else:
+                self._print(step_line(step, report.created_at))
+        waits = {line.id: (line.state, line.attempts, line.iteration) for line in report.waits}
+        if self._wanted.output != "jsonl":
+            for line in report.waits:
+                if self._seen.waits.get(line.id) != waits[line.id]:
+                    self._print(wait_line(line, report.now, report.created_at))
+        self._seen.waits = waits
+
+    def _print(self, line: str) -> None:
+        self._note.print(line, markup=False)
+
+    def _tell(self, report: Report) -> None:
+        """The answer, on stdout."""
+        if self._wanted.output != "table":
+            say(json.dumps(report_json(report), ensure_ascii=False))
+            return
+        answers().print(outcome_view(report))
+
+    def _go_on_line(self, run_id: RunId | str) -> str:
+        words = ["tenuto", "run", quoted(self._wanted.file), "--carry-on", str(run_id)]
+        if self._wanted.app is not None:
+            words += ["--app", quoted(self._wanted.app)]
+        if self._named:
+            words += ["--database", quoted(self._named)]
+        return f"the run is unfinished; carry it on with: {' '.join(words)}"

@@ -1,0 +1,651 @@
+"""The coordinator: load, decide, commit; the only caller of `decide`. Knows no worker, no timer, no SQL.
+
+Theory of operation. Facts wait in the inbox of a lane (runs are spread over lanes by their id, so one run is always
+decided by one lane). A cycle takes all that wait, up to a bound, and
+
+1. loads what the facts name: lease rows always, runs unless our own last commit wrote what is remembered;
+2. decides, run by run, each run's facts one after another in memory (`batch`); what an expression lacks is loaded for
+   all runs at once, and those runs go on;
+3. commits all changes in one call of the store, and only then answers, hands out leases, wakes and tells.
+
+Meanwhile the next facts gather: the slower the disk, the larger the batches. Never is anything decided inside a
+transaction, and no lane waits for another.
+
+What goes wrong:
+- A *loser* (its run or a claim moved on) was written nowhere: its facts are put back, loaded anew and decided again;
+  after three losses in a row each goes alone.
+- What `decide` raises on, or the store refuses, is halved until it is one event of one run; that run is quarantined
+  with the reason, its neighbours never notice.
+- An unknown result (`Unavailable`) drops what is remembered and is the answer; every request may be repeated.
+
+Source: DESIGN section 5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from tenuto.coordinator.batch import Batch
+from tenuto.coordinator.cache import Remembered, RunCache
+from tenuto.coordinator.graphs import Graphs
+from tenuto.coordinator.seats import Seat, Seats
+from tenuto.coordinator.setting import Setting
+from tenuto.coordinator.waiting import (
+    Moment,
+    Settled,
+    StartWaiting,
+    Waiting,
+    Wanted,
+    first_alone,
+)
+from tenuto.coordinator.watch import Watchers
+from tenuto.machine.codec import encode_output
+from tenuto.machine.decide import decide, initial
+from tenuto.machine.decision import Needs
+from tenuto.machine.events import Event
+from tenuto.machine.snapshot import Task
+from tenuto.model.errors import InvariantViolated, Unavailable
+from tenuto.model.expressions import Evaluator, Message
+from tenuto.model.ids import RUN_PLACE, LeaseId, RunId
+from tenuto.model.payload import PayloadKey, PayloadKind
+from tenuto.model.states import FINAL_RUN_STATES
+from tenuto.ports.gateway import Lease
+from tenuto.ports.store import (
+    Change,
+    Committed,
+    EagerGrant,
+    Loaded,
+    LoadRequest,
+    NewRun,
+    RunRow,
+    Store,
+)
+from tenuto.runtime.logging import get_logger
+
+EVENTS_MAX = 500
+"""Facts decided in one cycle: a commit of so many takes some 50 ms, which bounds everybody's latency."""
+EVENTS_PER_RUN_MAX = 100
+LOSSES_ALONE = 3
+"""Changes of a run lost in a row, after which its events go one by one."""
+LOSSES_MAX = 50
+"""After so many the caller is told to come again; a claim that can never hold must not spin."""
+
+INPUT = PayloadKey(RUN_PLACE, PayloadKind.INPUT)
+VARS = PayloadKey(RUN_PLACE, PayloadKind.VARS)
+
+Evaluators = Callable[[Mapping[PayloadKey, str], Mapping[tuple[str, str], Message]], Evaluator]
+"""Makes an evaluator over a run's texts and mailbox look-ups; both grow while it is used."""
+
+_log = get_logger("coordinator")
+_NOTHING = Loaded(now=0)
+
+
+class _Work:
+    """The facts of one run within one cycle."""
+
+    __slots__ = (
+        "answers",
+        "batch",
+        "eager",
+        "evaluator",
+        "event",
+        "facts",
+        "fresh",
+        "position",
+        "remembered",
+        "run_id",
+    )
+
+    def __init__(self, run_id: RunId, facts: list[Waiting], remembered: Remembered | None) -> None:
+        self.run_id = run_id
+        self.facts = facts
+        self.remembered = remembered
+        self.fresh = remembered is None
+        self.position = 0
+        self.event: Event | None = None
+        self.answers: list[tuple[Waiting, object]] = []
+        self.eager: list[tuple[Task, LeaseId, Seat]] = []
+        self.batch: Batch
+        self.evaluator: Evaluator
+
+
+class Coordinator:
+    """Lanes over one store.
+
+    Args:
+        evaluators: makes the evaluator of a run's expressions.
+        seats: who may take tasks in the commit that makes them ready.
+        on_due: told the moment (microseconds) at which something new becomes due; 0 for at once.
+    """
+
+    name = "coordinator"
+
+    def __init__(
+        self,
+        store: Store,
+        graphs: Graphs,
+        evaluators: Evaluators,
+        setting: Setting,
+        *,
+        seats: Seats,
+        on_due: Callable[[int], None],
+        lanes: int = 1,
+    ) -> None:
+        self.store = store
+        self.graphs = graphs
+        self.evaluators = evaluators
+        self.setting = setting
+        self.seats = seats
+        self.on_due = on_due
+        self.watchers = Watchers()
+        self._lanes = tuple(_Lane(self, number) for number in range(lanes))
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Decide until told to stop and nothing waits."""
+        async with asyncio.TaskGroup() as group:
+            for lane in self._lanes:
+                group.create_task(lane.run(stopping), name=f"lane-{lane.number}")
+            await stopping.wait()
+            for lane in self._lanes:
+                lane.wake.set()
+
+    def submit(self, facts: Iterable[Waiting]) -> None:
+        """Put facts into the inboxes of their runs' lanes; their calls are answered after the commit."""
+        lanes = self._lanes
+        for fact in facts:
+            lane = lanes[hash(fact.run_id) % len(lanes)]
+            lane.inbox.append(fact)
+            lane.wake.set()
+
+    def remembers(self, run_id: RunId) -> bool:
+        """Whether the run is known to be unfinished."""
+        return any(run_id in lane.cache for lane in self._lanes)
+
+    def forget(self, run_id: RunId) -> None:
+        """Drop what is remembered of a run."""
+        for lane in self._lanes:
+            lane.cache.take(run_id)
+
+
+class _Lane:
+    """One loop of load, decide, commit."""
+
+    def __init__(self, whole: Coordinator, number: int) -> None:
+        self.number = number
+        self.inbox: deque[Waiting] = deque()
+        self.wake = asyncio.Event()
+        self.cache = RunCache()
+        self._whole = whole
+        self._store = whole.store
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        while True:
+            if not self.inbox:
+                if stopping.is_set():
+                    return
+                self.wake.clear()
+                await self.wake.wait()
+                continue
+            await self._cycle(self._take())
+
+    def _take(self) -> list[_Work]:
+        """All that waits, by run, up to the bounds."""
+        groups: dict[RunId, list[Waiting]] = {}
+        count = 0
+        left: list[Waiting] = []
+        inbox = self.inbox
+        while inbox and count < EVENTS_MAX and len(left) < EVENTS_MAX:
+            fact = inbox.popleft()
+            group = groups.get(fact.run_id)
+            if group is None:
+                groups[fact.run_id] = [fact]
+            elif len(group) < EVENTS_PER_RUN_MAX:
+                group.append(fact)
+            else:
+                left.append(fact)
+                continue
+            count += 1
+        works = []
+        for run_id, facts in groups.items():
+            if len(facts) > 1 or facts[0].alone:
+                together = first_alone(facts)
+                left[:0] = facts[together:]
+                del facts[together:]
+            works.append(_Work(run_id, facts, self.cache.take(run_id)))
+        inbox.extendleft(reversed(left))
+        return works
+
+    # -- load -----------------------------------------------------------------------------------------------------
+
+    async def _cycle(self, works: list[_Work]) -> None:
+        try:
+            loaded = await self._load(works)
+            works = await self._prepare(works, loaded)
+            await self._decide(works, loaded)
+        except Unavailable as error:
+            for work in works:
+                self._fail(work, error)
+            return
+        await self._finish(works)
+
+    async def _load(self, works: Sequence[_Work]) -> Loaded:
+        wanted = Wanted()
+        for work in works:
+            if work.remembered is None and not isinstance(work.facts[0], StartWaiting):
+                wanted.runs[work.run_id] = None
+            for fact in work.facts:
+                fact.want(wanted)
+        if not wanted:
+            return _NOTHING
+        return await self._store.load(
+            LoadRequest(
+                runs=tuple(wanted.runs),
+                tasks=tuple(wanted.tasks),
+                timers=tuple(wanted.timers),
+                waits=tuple(wanted.waits),
+            )
+        )
+
+    async def _prepare(self, works: Sequence[_Work], loaded: Loaded) -> list[_Work]:
+        """Give each work its batch; what concerns no run is answered and left out."""
+        known = []
+        hashes = dict.fromkeys(row.definition for row, _ in loaded.runs.values())
+        for work in works:
+            fact = work.facts[0]
+            if isinstance(fact, StartWaiting):
+                hashes[fact.request.graph_hash] = None
+        unknown = await self._whole.graphs.fetch(hashes)
+        for work in works:
+            fact = work.facts[0]
+            if unknown and (error := unknown.get(_graph_hash(work, loaded))) is not None:
+                for lost in work.facts:
+                    lost.call.answer(lost.slot, lost.poisoned(error))
+                continue
+            if isinstance(fact, StartWaiting):
+                self._begin(work, fact)
+            elif work.remembered is None and not self._recall(work, loaded):
+                for absent in work.facts:
+                    absent.call.answer(absent.slot, absent.absent())
+                continue
+            run = work.remembered
+            assert run is not None
+            if not isinstance(fact, StartWaiting):
+                work.batch = Batch(run.graph, run.row.namespace, run.snapshot, run.texts)
+            work.evaluator = self._whole.evaluators(work.batch.texts, work.batch.mailbox)
+            if run.row.quarantine is not None:
+                self._leave_quarantined(work)
+            for each in work.facts:
+                each.fill(work.batch, loaded)
+            known.append(work)
+        return known
+
+    def _begin(self, work: _Work, fact: StartWaiting) -> None:
+        request = fact.request
+        at = self._whole.setting.clock.now()
+        graph = self._whole.graphs[request.graph_hash]
+        new_run = NewRun(
+            namespace=request.namespace,
+            workflow=request.workflow,
+            version=request.version,
+            definition=request.graph_hash,
+            key=request.key,
+            created_at=at,
+        )
+        snapshot = initial(work.run_id, graph)
+        texts: dict[PayloadKey, str] = {}
+        work.batch = Batch(graph, request.namespace, snapshot, texts, new_run)
+        work.batch.put(INPUT, request.input, 1)
+        work.batch.put(VARS, request.vars, 1)
+        row = RunRow(
+            run_id=work.run_id,
+            namespace=request.namespace,
+            workflow=request.workflow,
+            version=request.version,
+            definition=request.graph_hash,
+            key=request.key,
+            state=snapshot.state,
+            paused=False,
+            created_at=at,
+            ended_at=None,
+        )
+        work.remembered = Remembered(row, graph, snapshot, texts)
+
+    def _recall(self, work: _Work, loaded: Loaded) -> bool:
+        found = loaded.runs.get(work.run_id)
+        if found is None:
+            return False
+        row, snapshot = found
+        work.remembered = Remembered(row, self._whole.graphs[row.definition], snapshot, {})
+        return True
+
+    @staticmethod
+    def _leave_quarantined(work: _Work) -> None:
+        for fact in work.facts:
+            if not fact.passes_quarantine:
+                fact.call.answer(fact.slot, None)
+        work.facts = [fact for fact in work.facts if fact.passes_quarantine]
+
+    # -- decide ---------------------------------------------------------------------------------------------------
+
+    async def _decide(self, works: Sequence[_Work], loaded: Loaded) -> None:
+        now = max(loaded.now, self._whole.setting.clock.now())
+        moment = Moment(now, self._whole.setting.dice, self._whole.seats)
+        going: Sequence[_Work] = works
+        while going:
+            blocked: list[tuple[_Work, Needs]] = []
+            for work in going:
+                try:
+                    needs = self._advance(work, loaded, moment)
+                except Exception as error:  # noqa: BLE001 - a bug of ours must not stop other runs
+                    await self._poison(work, error)
+                    continue
+                if needs is not None:
+                    blocked.append((work, needs))
+            going = await self._supply(blocked) if blocked else ()
+
+    def _advance(self, work: _Work, loaded: Loaded, moment: Moment) -> Needs | None:
+        """Decide a run's facts in turn; stops where a text is lacking."""
+        batch, facts = work.batch, work.facts
+        while work.position < len(facts):
+            fact = facts[work.position]
+            event = work.event
+            if event is None:
+                found = fact.event(batch, loaded, moment)
+                if isinstance(found, Settled):
+                    work.answers.append((fact, found.answer))
+                    work.position += 1
+                    continue
+                event = work.event = found
+            if batch.replaced:
+                # An evaluator keeps what it has parsed by key, and a key has a new text.
+                batch.replaced = False
+                work.evaluator = self._whole.evaluators(batch.texts, batch.mailbox)
+            decision = decide(batch.graph, batch.snapshot, batch.rows, event, work.evaluator)
+            if isinstance(decision, Needs):
+                if decision.mailbox and batch.uses_message:
+                    # The next message of an address is known to the store only, and only after this commit.
+                    self.inbox.extendleft(reversed(facts[work.position :]))
+                    del facts[work.position :]
+                    work.event = None
+                    return None
+                return decision
+            if decision.rejected is None:
+                batch.apply(event, decision)
+            elif not work.fresh and not batch.events and not fact.losses:
+                # Judged by memory alone: a refusal must be true in the database.
+                raise _Doubtful
+            work.answers.append((fact, fact.answer_to(decision.rejected)))
+            work.event = None
+            work.position += 1
+        return None
+
+    async def _supply(self, blocked: Sequence[tuple[_Work, Needs]]) -> Sequence[_Work]:
+        """Load what the decisions lack, for all of them at once."""
+        found = await self._store.load(
+            LoadRequest(
+                payloads=tuple((w.run_id, key) for w, needs in blocked for key in needs.payloads),
+                mailbox=tuple(
+                    (w.batch.namespace, event, key)
+                    for w, needs in blocked
+                    for event, key in needs.mailbox
+                ),
+            )
+        )
+        going = []
+        for work, needs in blocked:
+            for address in needs.mailbox:
+                full = (work.batch.namespace, *address)
+                work.batch.mailbox[address] = found.mailbox.get(full, Message(None))
+            lacking = None
+            for key in needs.payloads:
+                text = found.payloads.get((work.run_id, key))
+                if text is None:
+                    lacking = key
+                else:
+                    work.batch.learn(key, text)
+            if lacking is None:
+                going.append(work)
+            else:
+                error = InvariantViolated(f"{lacking} of run {work.run_id} is read, not stored")
+                await self._poison(work, error)
+        return going
+
+    # -- commit ---------------------------------------------------------------------------------------------------
+
+    async def _finish(self, works: Sequence[_Work]) -> None:
+        """Commit what changed, answer what did not."""
+        changed = []
+        for work in works:
+            if not work.facts:
+                continue  # put back, or answered already
+            if work.batch.events:
+                changed.append(work)
+                continue
+            self._keep(work)
+            for fact, answer in work.answers:
+                fact.call.answer(fact.slot, answer)
+        if not changed:
+            return
+        self._assign(changed)
+        await self._commit(changed)
+
+    async def _commit(self, works: Sequence[_Work]) -> None:
+        changes = [self._change(work) for work in works]
+        try:
+            committed = await self._store.commit(changes, lease_us=self._whole.setting.lease_us)
+        except Unavailable as error:
+            for work in works:
+                self._unseat(work)
+                self._fail(work, error)
+            return
+        except Exception as error:  # noqa: BLE001 - halved until the one event that the store refuses stands alone
+            for work in works:
+                self._unseat(
+                    work
+                )  # a seat must not be filled by a later half, when its call may be over
+            if len(works) == 1:
+                await self._poison(works[0], error)
+                return
+            half = len(works) // 2
+            await self._commit(works[:half])
+            await self._commit(works[half:])
+            return
+        self._committed(works, committed)
+
+    @staticmethod
+    def _change(work: _Work) -> Change:
+        eager = tuple(
+            EagerGrant(place=task.place, worker=seat.info.id, lease_id=lease_id)
+            for task, lease_id, seat in work.eager
+        )
+        return work.batch.build(eager)
+
+    def _committed(self, works: Sequence[_Work], committed: Committed) -> None:
+        whole = self._whole
+        offered = False
+        due_at: int | None = None
+        for work in works:
+            run_id, batch = work.run_id, work.batch
+            if run_id in committed.losers or run_id in committed.taken:
+                self._unseat(work)
+                self._lose(work, committed.taken.get(run_id))
+                continue
+            granted = self._seat(work, committed) if work.eager else 0
+            if len(batch.ready) > granted or batch.releases:
+                offered = True
+            moment = 0 if batch.opens_waits else batch.next_due()
+            if moment is not None and (due_at is None or moment < due_at):
+                due_at = moment
+            if run_id in whole.watchers:
+                final = None if batch.settle is None else _final_row(work)
+                whole.watchers.tell(run_id, batch.events, final)
+            self._keep(work)
+            for fact, answer in work.answers:
+                fact.call.answer(fact.slot, answer)
+        for seat in dict.fromkeys(seat for work in works for _, _, seat in work.eager):
+            whole.seats.deliver(seat)
+        if offered:
+            whole.seats.offer()
+        if due_at is not None:
+            whole.on_due(due_at)
+
+    def _lose(self, work: _Work, taken_by: RunId | None) -> None:
+        if taken_by is not None:
+            fact = work.facts[0]
+            fact.call.answer(fact.slot, taken_by)
+            return
+        for fact in work.facts:
+            fact.losses += 1
+            fact.alone = fact.losses >= LOSSES_ALONE
+        if work.facts[0].losses > LOSSES_MAX:
+            self._fail(
+                work, Unavailable(f"run {work.run_id} changes faster than it can be decided")
+            )
+            return
+        self.inbox.extendleft(reversed(work.facts))
+
+    def _keep(self, work: _Work) -> None:
+        run = work.remembered
+        assert run is not None
+        if work.batch.snapshot.state in FINAL_RUN_STATES:
+            return
+        run.snapshot = work.batch.snapshot
+        run.size += work.batch.grown
+        self.cache.keep(work.run_id, run)
+
+    @staticmethod
+    def _fail(work: _Work, error: Unavailable) -> None:
+        for fact in work.facts:
+            fact.call.answer(fact.slot, error)
+
+    async def _poison(self, work: _Work, error: Exception) -> None:
+        """Narrow down what cannot be decided or written; the one event that is left puts its run in quarantine."""
+        facts = work.facts
+        work.batch.events.clear()
+        work.answers.clear()
+        work.facts = []
+        if not work.fresh and not facts[0].losses:
+            for fact in facts:
+                fact.losses = 1  # once more, with everything loaded
+            self.inbox.extendleft(reversed(facts))
+            return
+        if len(facts) > 1:
+            for fact in facts:
+                fact.alone = True
+            self.inbox.extendleft(reversed(facts))
+            return
+        fact = facts[0]
+        what = type(work.event or fact).__name__
+        reason = f"{what}: {type(error).__name__}: {error}"
+        _log.error("run_quarantined", run_id=work.run_id, reason=reason, exc_info=error)
+        answer = fact.poisoned(error)
+        if not isinstance(fact, StartWaiting):
+            try:
+                await self._store.quarantine(work.run_id, reason)
+            except Unavailable as unavailable:
+                answer = unavailable
+        fact.call.answer(fact.slot, answer)
+
+    # -- eager hand-out -------------------------------------------------------------------------------------------
+
+    def _assign(self, works: Sequence[_Work]) -> None:
+        """Promise tasks that these changes make ready to seats: the reports' own first, then parked requests."""
+        seats = self._whole.seats
+        own: dict[Seat, None] = {}
+        for work in works:
+            for fact in work.facts:
+                seat = fact.call.seat
+                if seat is not None and seat.reserved < seat.free:
+                    own[seat] = None
+        open_seats = [*own, *sorted(seats.parked(), key=lambda seat: -seat.free)]
+        for work in works:
+            if not open_seats:
+                return
+            for task in work.batch.ready.values():
+                if task.held:
+                    continue
+                for seat in open_seats:
+                    if seat.serves(task.queue, task.name):
+                        seat.reserved += 1
+                        work.eager.append((task, self._whole.setting.ids.lease_id(), seat))
+                        break
+                else:
+                    continue
+                if seat.reserved >= seat.free:
+                    open_seats.remove(seat)
+
+    def _seat(self, work: _Work, committed: Committed) -> int:
+        """Hand over the leases that stand; a refused one has its ready row."""
+        granted = 0
+        for task, lease_id, seat in work.eager:
+            if (work.run_id, task.place) not in committed.granted:
+                seat.reserved -= 1
+                continue
+            granted += 1
+            text = work.batch.texts[PayloadKey(task.place, PayloadKind.INPUT)]
+            attempt_us = _attempt_us(task, committed.now)
+            lease_us = self._whole.setting.lease_us
+            seat.leases.append(
+                Lease(
+                    run_id=work.run_id,
+                    place=task.place,
+                    lease_id=lease_id,
+                    name=task.name,
+                    queue=task.queue,
+                    attempt=task.attempt,
+                    input=text,
+                    lease_us=lease_us if attempt_us is None else min(lease_us, attempt_us),
+                    attempt_us=attempt_us,
+                    heartbeat_us=task.heartbeat_us,
+                )
+            )
+            if attempt_us is not None:
+                self._whole.on_due(committed.now + attempt_us)
+            if task.heartbeat_us is not None:
+                self._whole.on_due(committed.now + task.heartbeat_us)
+        return granted
+
+    @staticmethod
+    def _unseat(work: _Work) -> None:
+        for _, _, seat in work.eager:
+            seat.reserved -= 1
+        work.eager = []
+
+
+class _Doubtful(Exception):
+    """A refusal that rests on memory: load and decide again."""
+
+
+def _attempt_us(task: Task, now: int) -> int | None:
+    """How long an attempt that begins now may run (F7)."""
+    left = None if task.total_until is None else task.total_until - now
+    if task.timeout_us is None or left is None:
+        return task.timeout_us if left is None else left
+    return min(task.timeout_us, left)
+
+
+def _final_row(work: _Work) -> RunRow:
+    run, settle = work.remembered, work.batch.settle
+    assert run is not None
+    assert settle is not None
+    return replace(
+        run.row,
+        state=settle.state,
+        paused=work.batch.snapshot.paused,
+        ended_at=settle.at,
+        output=None if settle.output is None else encode_output(settle.output),
+        error=None if settle.error is None else encode_output(settle.error),
+    )
+
+
+def _graph_hash(work: _Work, loaded: Loaded) -> str:
+    fact = work.facts[0]
+    if isinstance(fact, StartWaiting):
+        return fact.request.graph_hash
+    if work.remembered is not None:
+        return work.remembered.row.definition
+    found = loaded.runs.get(work.run_id)
+    return "" if found is None else found[0].definition

@@ -1,0 +1,196 @@
+"""The gateway to workers, in this process: the `TaskGateway` port over the coordinator and the store.
+
+Theory of operation. A `lease` call parks as a seat. It is filled by a commit that makes a task ready (eager hand-out,
+see `coordinator`), or by this service from the ready rows, whenever rows may be there: at the start, after commits that
+left some, after releases, recovery and resume. Which one comes first does not matter: a task is leased by
+compare-and-set. The service owns the grants, so a caller that goes away loses nothing: what was granted for it is
+released. Source: DESIGN section 5, "Leases", "Eager hand-out".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from tenuto.coordinator.coordinator import Coordinator
+from tenuto.coordinator.seats import ALL_QUEUES, Seat, Seats
+from tenuto.coordinator.setting import Setting
+from tenuto.coordinator.waiting import Call, ReportWaiting
+from tenuto.model.errors import Unavailable
+from tenuto.model.ids import WorkerId
+from tenuto.ports.gateway import Answer, Beat, Lease, Load, Report, Verdict, WorkerInfo
+from tenuto.ports.store import Granted, GrantRequest, Store
+from tenuto.runtime.backoff import Backoff
+from tenuto.runtime.service import pause
+
+GRANTS_MAX = 200
+"""Tasks leased in one transaction for one request."""
+
+
+class Gateway:
+    """`TaskGateway` and the service behind it.
+
+    Args:
+        on_due: told when a lease's deadline passes.
+    """
+
+    name = "gateway"
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        store: Store,
+        seats: Seats,
+        setting: Setting,
+        *,
+        on_due: Callable[[int], None],
+    ) -> None:
+        self._coordinator = coordinator
+        self._store = store
+        self._seats = seats
+        self._setting = setting
+        self._backoff = Backoff(setting.dice.draw)
+        self._on_due = on_due
+
+    # -- the port -------------------------------------------------------------------------------------------------
+
+    async def register(self, worker: WorkerInfo) -> None:
+        await self._store.put_worker(worker, self._setting.incarnation)
+        self._seats.join(worker)
+
+    async def lease(self, worker: WorkerId, free: int) -> Sequence[Lease]:
+        info = self._seats.find(worker)
+        if info is None:
+            raise Unavailable(f"worker {worker} is not registered")
+        seat = self._seats.park(info, free)
+        assert seat.filled is not None
+        try:
+            await seat.filled
+        except BaseException:
+            self._seats.abandon(seat)
+            raise
+        return tuple(seat.leases)
+
+    async def heartbeat(
+        self, worker: WorkerId, beats: Sequence[Beat], load: Load
+    ) -> Sequence[Verdict]:
+        return await self._store.heartbeat(worker, beats, load, lease_us=self._setting.lease_us)
+
+    async def report(self, worker: WorkerId, reports: Sequence[Report], want: int) -> Answer:
+        info = self._seats.find(worker)
+        seat = None if info is None or want < 1 else Seat(info, want, None)
+        call = Call(len(reports), seat)
+        self._coordinator.submit(
+            ReportWaiting(report, call, slot) for slot, report in enumerate(reports)
+        )
+        try:
+            await call.done
+        except BaseException:
+            if seat is not None:
+                self._seats.abandon(seat)
+            raise
+        return Answer(
+            verdicts=tuple(call.answers), leases=() if seat is None else tuple(seat.leases)
+        )
+
+    async def release(self, worker: WorkerId, beats: Sequence[Beat]) -> None:
+        if beats and await self._store.release(worker, beats):
+            self._seats.offer()
+
+    async def leave(self, worker: WorkerId) -> None:
+        self._seats.leave(worker)
+        await self._store.drop_worker(worker)
+
+    # -- the service ----------------------------------------------------------------------------------------------
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Fill parked requests from the ready rows, and give back what nobody took."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._wake_at(stopping))
+            wake = self._seats.wake
+            while not stopping.is_set():
+                await wake.wait()
+                wake.clear()
+                try:
+                    await self._serve()
+                    self._backoff.reset()
+                except Unavailable as error:
+                    self._refuse(error)
+                    wake.set()
+                    await pause(stopping, self._backoff.next_us())
+            await self._serve()
+
+    async def _wake_at(self, stopping: asyncio.Event) -> None:
+        await stopping.wait()
+        self._seats.wake.set()
+
+    async def _serve(self) -> None:
+        await self._give_back()
+        for seat in self._seats.hungry():
+            await self._fill(seat)
+        await self._give_back()
+
+    async def _fill(self, seat: Seat) -> None:
+        if seat.gone:
+            return
+        offers = self._seats.offers
+        asked = min(seat.free, GRANTS_MAX)
+        seat.reserved = seat.free  # no commit fills it meanwhile
+        try:
+            granted = await self._store.grant(
+                GrantRequest(
+                    worker=seat.info.id,
+                    queues=self._queues_of(seat),
+                    names=seat.info.names,
+                    lease_ids=tuple(self._setting.ids.lease_id() for _ in range(asked)),
+                    lease_us=self._setting.lease_us,
+                    runs=self._setting.focus.runs(),
+                )
+            )
+        finally:
+            seat.reserved = 0
+        if len(granted) < asked:
+            self._seats.run_dry(seat.info.id, offers)
+        seat.leases += [self._lease_of(each) for each in granted]
+        self._seats.deliver(seat)
+
+    def _lease_of(self, granted: Granted) -> Lease:
+        task, row = granted.task, granted.lease
+        attempt_us = None if row.attempt_until is None else row.attempt_until - row.leased_at
+        for moment in (row.attempt_until, row.heartbeat_until):
+            if moment is not None:
+                self._on_due(moment)
+        return Lease(
+            run_id=granted.run_id,
+            place=task.place,
+            lease_id=row.lease_id,
+            name=task.name,
+            queue=task.queue,
+            attempt=task.attempt,
+            input=granted.input,
+            lease_us=row.lease_until - row.leased_at,
+            attempt_us=attempt_us,
+            heartbeat_us=task.heartbeat_us,
+        )
+
+    def _queues_of(self, seat: Seat) -> tuple[str, ...]:
+        queues = seat.info.queues
+        return self._coordinator.graphs.queues if ALL_QUEUES in queues else queues
+
+    async def _give_back(self) -> None:
+        unclaimed = self._seats.unclaimed
+        while unclaimed:
+            worker = unclaimed[0][0]
+            beats = [
+                Beat(run_id=lease.run_id, place=lease.place, lease_id=lease.lease_id)
+                for owner, lease in unclaimed
+                if owner == worker
+            ]
+            await self.release(worker, beats)
+            given = {beat.lease_id for beat in beats}
+            unclaimed[:] = [each for each in unclaimed if each[1].lease_id not in given]
+
+    def _refuse(self, error: Unavailable) -> None:
+        """Requests that could not be served come again by themselves."""
+        for seat in self._seats.hungry():
+            self._seats.refuse(seat, error)

@@ -1,0 +1,62 @@
+"""External events: stored first, matched to an open wait after. Whom they go to is decided elsewhere (`timers`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tenuto.model.errors import InvalidInput
+from tenuto.model.instants import DAY_US
+from tenuto.model.payload import PAYLOAD_MAX
+from tenuto.ports.clock import Ids
+from tenuto.ports.store import NewMessage, Store
+
+KEEP_US = 7 * DAY_US
+"""How long a message waits for somebody to want it."""
+ADDRESS_MAX = 512
+"""Characters of an event's name, key or id."""
+
+
+class Mailbox:
+    """Takes messages in. `on_post`: told 0 when one was stored (see `Timers.hint`)."""
+
+    def __init__(self, store: Store, *, ids: Ids, on_post: Callable[[int], None]) -> None:
+        self._store = store
+        self._ids = ids
+        self._on_post = on_post
+
+    async def post(
+        self, event: str, key: str, payload: str, *, event_id: str | None, namespace: str
+    ) -> bool:
+        """Store a message; `payload` is canonical JSON. False: this event id was here already.
+
+        Raises InvalidInput, Unavailable.
+        """
+        stored = await self._store.post(
+            new_message(self._ids, event, key, payload, event_id=event_id, namespace=namespace)
+        )
+        if stored:
+            self._on_post(0)
+        return stored
+
+
+def new_message(
+    ids: Ids, event: str, key: str, payload: str, *, event_id: str | None, namespace: str
+) -> NewMessage:
+    """A message within its bounds. Raises InvalidInput."""
+    for name, text in (("event", event), ("key", key), ("event_id", event_id or "")):
+        if len(text) > ADDRESS_MAX:
+            raise InvalidInput(f"{len(text)} characters; the limit is {ADDRESS_MAX}", path=name)
+    if not event:
+        raise InvalidInput("is empty", path="event")
+    size = len(payload.encode())
+    if size > PAYLOAD_MAX:
+        raise InvalidInput(f"{size:,} bytes; the limit is {PAYLOAD_MAX:,}", path="payload")
+    return NewMessage(
+        id=ids.message_id(),
+        namespace=namespace,
+        event=event,
+        key=key,
+        payload=payload,
+        event_id=event_id,
+        keep_us=KEEP_US,
+    )

@@ -1,0 +1,120 @@
+"""Time turned into events: due timers, passed deadlines, expired leases, and messages that meet an open wait.
+
+One service with one statement behind it. It sleeps until the next moment that anything of its kind is due, as read by
+`pulse` or hinted by a commit or grant of this process, and at most `POLL_US`: that is how long a message may lie that
+another process put into the same file. A full batch loops at once. If it dies half-way nothing is lost: what was due
+still is. Whatever it finds is compared again when its run is decided.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tenuto.coordinator.coordinator import Coordinator
+from tenuto.coordinator.recovery import Recovery
+from tenuto.coordinator.setting import Setting
+from tenuto.coordinator.waiting import Call, MatchWaiting, TimerWaiting, Waiting
+from tenuto.model.errors import Unavailable
+from tenuto.ports.store import Due, Store
+from tenuto.runtime.backoff import Backoff
+from tenuto.runtime.service import pause
+
+DUE_MAX = 500
+"""Of each kind at a time; as much as one cycle of a lane decides."""
+POLL_US = 200_000
+_NEVER = 1 << 62
+
+
+class Timers:
+    """The loop. `coordinator` is set before it runs, since each tells the other."""
+
+    name = "timers"
+
+    def __init__(
+        self,
+        store: Store,
+        recovery: Recovery,
+        setting: Setting,
+    ) -> None:
+        self.coordinator: Coordinator
+        self._store = store
+        self._recovery = recovery
+        self._clock = setting.clock
+        self._backoff = Backoff(setting.dice.draw)
+        self._runs = setting.focus.runs
+        self._wake = asyncio.Event()
+        self._next_at = 0
+
+    def hint(self, at: int) -> None:
+        """Something becomes due at this moment; 0 for at once."""
+        if at < self._next_at:
+            self._next_at = at
+            self._wake.set()
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Work until told to stop."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._wake_at(stopping))
+            while not stopping.is_set():
+                try:
+                    again = await self._pass()
+                except Unavailable:
+                    self._next_at = 0
+                    await pause(stopping, self._backoff.next_us())
+                    continue
+                self._backoff.reset()
+                if not again:
+                    await self._sleep(stopping)
+
+    async def _wake_at(self, stopping: asyncio.Event) -> None:
+        await stopping.wait()
+        self._wake.set()
+
+    async def _pass(self) -> bool:
+        """Submit what is due and learn when to come again. True: there may be more at once."""
+        expected_at, self._next_at = self._next_at, _NEVER
+        due = await self._store.due(limit=DUE_MAX, runs=self._runs())
+        moved = await self._submit(due)
+        if moved and max(len(due.tasks), len(due.timers), len(due.matches)) >= DUE_MAX:
+            self._next_at = 0
+            return True
+        if not moved and expected_at > due.now:
+            self._next_at = min(self._next_at, expected_at)
+            return False
+        pulse = await self._store.pulse(self._runs())
+        next_at = min(_or_never(pulse.tasks_at), _or_never(pulse.timers_at))
+        if next_at <= pulse.now and not moved:
+            next_at = pulse.now + POLL_US  # due, yet not to be decided: of a run in quarantine, say
+        self._next_at = min(self._next_at, next_at)
+        return False
+
+    async def _submit(self, due: Due) -> bool:
+        tasks = self._recovery.sift(due.tasks)
+        call = Call(len(tasks) + len(due.timers) + len(due.matches))
+        facts: list[Waiting] = []
+        for task in tasks:
+            facts.append(self._recovery.fact(task, call, len(facts)))
+        for run_id, timer in due.timers:
+            facts.append(TimerWaiting(run_id, timer, call, len(facts)))
+        for match in due.matches:
+            facts.append(MatchWaiting(match, call, len(facts)))
+        self.coordinator.submit(facts)
+        await call.done
+        return any(answer is True for answer in call.answers)
+
+    async def _sleep(self, stopping: asyncio.Event) -> None:
+        poll_at = self._clock.now() + POLL_US
+        while not stopping.is_set():
+            self._wake.clear()
+            left_us = min(self._next_at, poll_at) - self._clock.now()
+            if left_us <= 0:
+                return
+            try:
+                async with asyncio.timeout(left_us / 1_000_000):
+                    await self._wake.wait()
+            except TimeoutError:
+                return
+
+
+def _or_never(moment: int | None) -> int:
+    return _NEVER if moment is None else moment

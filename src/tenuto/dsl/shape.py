@@ -1,0 +1,316 @@
+"""A tree -> a `Definition` and where its nodes and edges stand. All findings of keys and values at once.
+
+A definition that has findings is still shaped as far as it goes, so that the graph can be checked too; whether node
+names and edges are all known says `Shaped.is_whole`. What the graph means is `compile`'s business.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from tenuto.dsl.expressions import Expressions, Owner
+from tenuto.dsl.findings import Findings, did_you_mean
+from tenuto.dsl.inputs import check_schema
+from tenuto.dsl.limits import ID, NAME, PASSES_MAX, RESERVED
+from tenuto.dsl.nodes import Defaults, NodeReader, read_defaults, type_of
+from tenuto.dsl.section import Section
+from tenuto.dsl.templates import Places, has_template
+from tenuto.dsl.yaml import Fields, Items, Scalar, Tree, json_text, kind_of, to_json
+from tenuto.model.definition import NODES_MAX, Definition, Edge, Node, NodeType, On
+from tenuto.model.expressions import Expression
+
+_TOP = ("name", "description", "vars", "input", "timeout", "defaults", "nodes", "edges", "output")
+_TOP_LATER = ("on_failure", "closing_timeout", "keep", "compensate")
+_EDGE = ("from", "to", "on", "when", "else", "loop")
+_ARROW = re.compile(r"\s*(\S+)\s*->\s*(\S+)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Stands:
+    """Where something stands: an offset into the file, and what is written there."""
+
+    at: int
+    text: str
+
+
+@dataclass(slots=True)
+class Shaped:
+    """What the keys gave. `nodes_at` and `edges_at` go by node and edge number."""
+
+    definition: Definition
+    nodes_at: list[Stands] = field(default_factory=list)
+    edges_at: list[Stands] = field(default_factory=list)
+    is_whole: bool = True
+    """Every node has a type of this release and every edge its two ends."""
+
+
+def shape(tree: Tree, findings: Findings, expressions: Expressions) -> Shaped | None:
+    """Shape a whole file. None: it is no mapping, or it has no nodes."""
+    if not isinstance(tree, Fields):
+        findings.add(
+            "wrong_type",
+            tree.start,
+            findings.text[tree.start : tree.end],
+            key="the workflow",
+            actual=kind_of(tree),
+            expected="a mapping",
+            cure="start with `name:` and `nodes:`",
+        )
+        return None
+    return _Workflow(tree, findings, expressions).shape()
+
+
+class _Workflow:
+    def __init__(self, tree: Fields, findings: Findings, expressions: Expressions) -> None:
+        first = next(iter(tree.entries), "")
+        self._top = Section(tree, findings, "the workflow", at=tree.start, name=first)
+        self._findings = findings
+        self._expressions = expressions
+        self._nodes: list[Node] = []
+        self._edges: list[Edge] = []
+        self._nodes_at: list[Stands] = []
+        self._edges_at: list[Stands] = []
+        self._numbers: dict[str, int] = {}
+        self._is_whole = True
+
+    def shape(self) -> Shaped | None:
+        top = self._top
+        top.check_keys(_TOP, later={key: f"`{key}`" for key in _TOP_LATER})
+        top.require("name", "add `name: order`")
+        name = top.text(
+            "name", "a short name", pattern=NAME, cure="use letters, digits, `_`, `.` and `-`"
+        )
+        description = top.tree.get("description")
+        if description is not None and not (
+            isinstance(description, Scalar) and isinstance(description.value, str)
+        ):
+            top.wrong_type("description", description, "text", "quote it")
+        defaults = top.section("defaults", "`defaults`", "write `defaults: {retry: {…}}`")
+        top.require("nodes", "add `nodes:` with one node at least")
+        nodes = top.section("nodes", "`nodes`", "write `nodes: {first: {type: task, task: …}}`")
+        if nodes is None:
+            return None
+        if not nodes.tree.entries:
+            self._findings.add("no_nodes", top.start_of("nodes"), "nodes")
+            return None
+        if len(nodes.tree.entries) > NODES_MAX:
+            count, at = len(nodes.tree.entries), top.start_of("nodes")
+            self._findings.add(
+                "too_many_nodes", at, "nodes", count=f"{count:,}", limit=f"{NODES_MAX:,}"
+            )
+            return None
+        self._read_nodes(nodes, read_defaults(defaults) if defaults else Defaults())
+        self._read_edges()
+        self._read_needs(nodes)
+        output = top.tree.get("output")
+        definition = Definition(
+            name=name or "",
+            nodes=tuple(self._nodes),
+            edges=tuple(self._edges),
+            description=str(description.value) if isinstance(description, Scalar) else "",
+            vars=self._vars(),
+            input_schema=self._input(),
+            timeout_us=top.duration("timeout"),
+            output=None if output is None else self._expressions.value(output, "output", Owner()),
+            source=self._findings.text,
+        )
+        return Shaped(definition, self._nodes_at, self._edges_at, self._is_whole)
+
+    def _vars(self) -> str:
+        section = self._top.section("vars", "`vars`", "write `vars: {name: value}`")
+        if section is None:
+            return "{}"
+        for key, (name, value) in section.tree.entries.items():
+            self._check_id(key, name, "a var's name")
+            self._refuse_templates(value, "vars")
+        return json_text(section.tree)
+
+    def _refuse_templates(self, tree: Tree, key: str) -> None:
+        if isinstance(tree, Items):
+            for item in tree.items:
+                self._refuse_templates(item, key)
+        elif isinstance(tree, Fields):
+            for _, value in tree.entries.values():
+                self._refuse_templates(value, key)
+        elif isinstance(tree.value, str) and has_template(tree.value):
+            raw = self._top.raw(tree)
+            cure = "write a constant; a `set` node holds what is computed"
+            self._findings.add("template_not_allowed", tree.start, raw, key=key, cure=cure)
+
+    def _input(self) -> str | None:
+        tree = self._top.tree.get("input")
+        if tree is None:
+            return None
+        if not isinstance(tree, Fields):
+            self._top.wrong_type("input", tree, "a JSON Schema", "write `input: {type: object}`")
+            return None
+        schema = to_json(tree)
+        assert isinstance(schema, dict)
+        for problem in check_schema(schema):
+            at, text = _place(tree, problem.path, self._top.start_of("input"))
+            self._findings.add("input_schema", at, text, problem=problem.message, cure=problem.cure)
+        return json_text(tree)
+
+    def _read_nodes(self, section: Section, defaults: Defaults) -> None:
+        # All names first: a node may be needed by one that stands above it.
+        for number, (id, (key, _)) in enumerate(section.tree.entries.items()):
+            self._numbers[id] = number
+            self._nodes_at.append(Stands(key.start, id))
+            self._check_id(id, key, "a node's id")
+        reader = NodeReader(self._findings, self._expressions, defaults)
+        for number, (id, (key, tree)) in enumerate(section.tree.entries.items()):
+            type = None
+            if isinstance(tree, Fields):
+                node = Section(tree, self._findings, f"node `{id}`", at=key.start, name=id)
+                type = type_of(node)
+                if type is not None:
+                    node.what = f"{'an' if type[0] in 'aeh' else 'a'} {type} node"
+                    self._nodes.append(reader.read(node, id, type, number))
+            else:
+                section.wrong_type(id, tree, "a mapping", f"write `{id}: {{type: task, task: …}}`")
+            if type is None:
+                self._is_whole = False
+                self._nodes.append(Node(id, NodeType.FORK))
+
+    def _check_id(self, id: str, key: Scalar, what: str) -> None:
+        if id in RESERVED:
+            problem = "it is a word of the expression language"
+        elif not ID.fullmatch(id):
+            problem = "it must be up to 63 letters, digits and `_`, and begin with no digit"
+        else:
+            return
+        self._findings.add("bad_id", key.start, id, what=what, problem=problem, cure=_legal(id))
+
+    def _read_edges(self) -> None:
+        edges = self._top.items("edges", "write one edge a line, like `- a -> b`")
+        for tree in edges.items if edges else ():
+            if isinstance(tree, Fields):
+                self._read_edge(tree)
+                continue
+            arrow = None
+            if isinstance(tree, Scalar) and isinstance(tree.value, str):
+                arrow = _ARROW.fullmatch(tree.value)
+            if arrow is None or not isinstance(tree, Scalar):
+                self._findings.add("edge_form", tree.start, self._top.raw(tree))
+                self._is_whole = False
+                continue
+            places = Places(tree, self._findings.text)
+            source = self._number(arrow[1], places.offset(arrow.start(1)))
+            target = self._number(arrow[2], places.offset(arrow.start(2)))
+            self._add(source, target, Stands(tree.start, arrow[0]))
+
+    def _read_edge(self, tree: Fields) -> None:
+        section = Section(tree, self._findings, "an edge", at=tree.start, name="edge")
+        section.check_keys(_EDGE)
+        ends = []
+        for key in ("from", "to"):
+            section.require(key, f"add `{key}: <node>`")
+            name = section.text(key, "a node", cure="write one node's id")
+            value = section.tree.get(key)
+            ends.append(None if name is None or value is None else self._number(name, value.start))
+        on = On(section.choice("on", tuple(On)) or On.SUCCESS)
+        otherwise = section.flag("else") or False
+        source, target = ends
+        when = self._when(section, source, target)
+        if otherwise and when is not None:
+            self._findings.add("else_with_when", section.start_of("else"), "else")
+        loop_max = self._loop(section)
+        self._add(
+            source,
+            target,
+            Stands(tree.start, f"{_name(section, 'from')} -> {_name(section, 'to')}"),
+            Edge(0, 0, on, when, otherwise, loop_max),
+        )
+
+    def _when(self, section: Section, source: int | None, target: int | None) -> Expression | None:
+        tree = section.tree.get("when")
+        if tree is None:
+            return None
+        where = f"edges[{_name(section, 'from')} -> {_name(section, 'to')}].when"
+        known = source is not None and target is not None
+        # An edge that is not kept has no number: its expression is checked alone.
+        owner = Owner(edge=len(self._edges)) if known else Owner(edge=-1)
+        return self._expressions.condition(tree, where, owner)
+
+    def _loop(self, section: Section) -> int | None:
+        loop = section.section("loop", "`loop`", "write `loop: {max: 10}`")
+        if loop is None:
+            if section.has("loop"):
+                self._is_whole = False
+            return None
+        loop.check_keys(("max",), later={"keep": "`keep` in `loop`"})
+        loop.require("max", "add `max: 10`: how many passes there may be, the first included")
+        passes = loop.integer("max", 1, PASSES_MAX)
+        if passes is None:
+            self._is_whole = False  # without it the edge would look like a cycle
+        return passes
+
+    def _read_needs(self, section: Section) -> None:
+        for number, (_, tree) in enumerate(section.tree.entries.values()):
+            needs = tree.get("needs") if isinstance(tree, Fields) else None
+            if needs is None:
+                continue
+            for part in needs.items if isinstance(needs, Items) else (needs,):
+                if not isinstance(part, Scalar) or not isinstance(part.value, str):
+                    assert isinstance(tree, Fields)
+                    self._findings.add(
+                        "wrong_type",
+                        part.start if part.end > part.start else tree.entries["needs"][0].start,
+                        self._top.raw(part) or "needs",
+                        key="needs",
+                        actual=kind_of(part),
+                        expected="a node's id or a list of them",
+                        cure="write `needs: [a, b]`",
+                    )
+                    self._is_whole = False
+                    continue
+                at = Places(part, self._findings.text).offset(0)
+                self._add(self._number(part.value, at), number, Stands(at, part.value))
+
+    def _add(
+        self, source: int | None, target: int | None, stands: Stands, edge: Edge | None = None
+    ) -> None:
+        if source is None or target is None:
+            self._is_whole = False
+            return
+        edge = edge or Edge(0, 0)
+        self._edges.append(Edge(source, target, edge.on, edge.when, edge.otherwise, edge.loop_max))
+        self._edges_at.append(stands)
+
+    def _number(self, id: str, at: int) -> int | None:
+        number = self._numbers.get(id)
+        if number is None:
+            meant = self._findings.suggest(id, self._numbers)
+            cure = did_you_mean(meant, f"add `{_legal(id)}` under `nodes:`")
+            self._findings.add("unknown_node", at, id, cure=cure)
+        return number
+
+
+def _name(section: Section, key: str) -> str:
+    tree = section.tree.get(key)
+    return str(tree.value) if isinstance(tree, Scalar) else "?"
+
+
+def _legal(id: str) -> str:
+    """A legal spelling near to an illegal id."""
+    word = re.sub(r"[^A-Za-z0-9_]+", "_", id).strip("_")[:62]
+    if not word or word[0].isdigit():
+        word = f"n{word}" if word else "node"
+    return f"{word}_" if word in RESERVED else word
+
+
+def _place(tree: Fields, path: tuple[str | int, ...], otherwise: int) -> tuple[int, str]:
+    """Where the value at a path of a mapping stands: its key, if it has one."""
+    at, text = otherwise, "input"
+    here: Tree | None = tree
+    for step in path:
+        if isinstance(here, Fields) and isinstance(step, str) and step in here.entries:
+            key, here = here.entries[step]
+            at, text = key.start, step
+        elif isinstance(here, Items) and isinstance(step, int) and step < len(here.items):
+            here = here.items[step]
+            at = here.start
+        else:
+            break
+    return at, text

@@ -1,0 +1,228 @@
+"""`due`, `abandoned`, `pulse`: what recovery sees, by the store's clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tenuto.machine.events import Deadline, TimerKind
+from tenuto.machine.snapshot import Timer
+from tenuto.model.ids import Place, WorkerId
+from tenuto.model.states import RunState, TaskState
+from tenuto.ports.store import Store
+from tests.support.store import (
+    LEASE_US,
+    SECOND,
+    START,
+    WORKER,
+    A,
+    TurnedClock,
+    a_change,
+    a_leased_run,
+    a_request,
+    a_settlement,
+    a_snapshot,
+    a_start,
+    a_success,
+    a_task,
+    commit,
+    due_places,
+    new_run_id,
+)
+
+
+async def test_nothing_is_due_in_an_empty_store(store: Store) -> None:
+    due, pulse = await store.due(limit=10, runs=None), await store.pulse(None)
+
+    assert (due.now, due.tasks, due.timers, due.matches) == (START, (), (), ())
+    assert (pulse.now, pulse.tasks_at, pulse.timers_at, pulse.ready) == (START, None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("columns", "after_us", "deadline"),
+    [
+        ({}, LEASE_US, None),
+        ({"timeout_us": 3 * SECOND}, 3 * SECOND, Deadline.ATTEMPT),
+        ({"total_until": START + 2 * SECOND}, 2 * SECOND, Deadline.ATTEMPT),
+        ({"heartbeat_us": SECOND}, SECOND, Deadline.HEARTBEAT),
+        ({"timeout_us": 60 * SECOND, "heartbeat_us": 30 * SECOND}, LEASE_US, None),
+    ],
+    ids=str,
+)
+async def test_a_leased_task_is_due_when_the_first_of_its_clocks_runs_out(
+    store: Store,
+    clock: TurnedClock,
+    columns: dict[str, int],
+    after_us: int,
+    deadline: Deadline | None,
+) -> None:
+    leased = await a_leased_run(store, **columns)
+    clock.turn(after_us - 1)
+    assert await due_places(store) == []
+    assert (await store.pulse(None)).tasks_at == START + after_us
+
+    clock.turn(1)
+    (task,) = (await store.due(limit=10, runs=None)).tasks
+
+    assert (task.run_id, task.place, task.attempt) == (leased.run_id, A, 1)
+    assert task.deadline == deadline
+    assert task.lease is not None
+    assert (task.lease.lease_id, task.lease.worker) == ("lease-1", WORKER)
+
+
+async def test_waiting_for_a_worker_is_due_only_while_no_lease_is_held(
+    store: Store, clock: TurnedClock
+) -> None:
+    waiting = a_task(queue_timeout_us=SECOND, queue_until=START + SECOND)
+    await commit(store, a_start(new_run_id(), waiting))
+    leased = a_task(queue="other", queue_timeout_us=SECOND, queue_until=START + SECOND)
+    await commit(store, a_start(new_run_id(), leased))
+    await store.grant(a_request("1", queues=("other",)))
+    clock.turn(SECOND)
+
+    (task,) = (await store.due(limit=10, runs=None)).tasks
+
+    assert (task.deadline, task.lease) == (Deadline.QUEUE, None)
+
+
+@pytest.mark.parametrize("state", [TaskState.RETRY, TaskState.DEAD, TaskState.SUCCESS])
+async def test_a_task_that_is_not_pending_is_never_due(
+    store: Store, clock: TurnedClock, state: TaskState
+) -> None:
+    task = a_task(state=state, queue_timeout_us=1, queue_until=START)
+    await commit(store, a_start(new_run_id(), task))
+    clock.turn(SECOND)
+
+    assert await due_places(store) == []
+
+
+async def test_the_lease_of_a_cancelled_task_is_never_due(
+    store: Store, clock: TurnedClock
+) -> None:
+    """Nobody waits for it, so recovery has nothing to decide."""
+    leased = await a_leased_run(store)
+    await commit(store, a_change(leased.run_id, 1, cancelled=(A,)))
+    clock.turn(LEASE_US)
+
+    assert await due_places(store) == []
+    assert (await store.pulse(None)).tasks_at is None
+    assert await store.abandoned(limit=10, alive=()) == ()
+
+
+async def test_a_paused_run_does_not_wait_for_a_worker(store: Store, clock: TurnedClock) -> None:
+    run_id = new_run_id()
+    task = a_task(queue_timeout_us=SECOND, queue_until=START + SECOND)
+    await commit(store, a_start(run_id, task))
+    await commit(
+        store, a_change(run_id, 1, hold=True, snapshot=a_snapshot(run_id, 2, paused=True))
+    )
+    clock.turn(SECOND)
+
+    assert await due_places(store) == []
+
+
+async def test_timers_are_due_oldest_first_up_to_the_limit(
+    store: Store, clock: TurnedClock
+) -> None:
+    run_id = new_run_id()
+    timers = [Timer(Place(f"n{n}"), TimerKind.WAIT, START + n, n) for n in (3, 1, 2, 9)]
+    await commit(store, a_start(run_id, timers=tuple(timers)))
+    clock.turn(3)
+
+    assert (await store.due(limit=2, runs=None)).timers == (
+        (run_id, timers[1]), (run_id, timers[2]),
+    )
+    assert len((await store.due(limit=10, runs=None)).timers) == 3
+    assert (await store.pulse(None)).timers_at == START + 1
+
+
+async def test_only_the_runs_asked_about_are_due(store: Store, clock: TurnedClock) -> None:
+    mine = await a_leased_run(store, "l1")
+    await a_leased_run(store, "l2")
+    run_id = new_run_id()
+    timer = Timer(A, TimerKind.WAIT, START, 1)
+    await commit(store, a_start(run_id, a_task("b"), timers=(timer,)))
+    clock.turn(LEASE_US)
+
+    due = await store.due(limit=10, runs=(mine.run_id,))
+    pulse = await store.pulse((mine.run_id,))
+
+    assert [task.run_id for task in due.tasks] == [mine.run_id]
+    assert due.timers == ()
+    assert (pulse.tasks_at, pulse.timers_at, pulse.ready) == (START + LEASE_US, None, 0)
+    assert (await store.pulse((run_id,))).ready == 1
+    assert (await store.pulse(())).tasks_at is None
+
+
+async def test_a_quarantined_run_is_left_alone(store: Store, clock: TurnedClock) -> None:
+    leased = await a_leased_run(store)
+    await commit(
+        store, a_change(leased.run_id, 1, timers=(Timer(A, TimerKind.TOTAL, START, 1),))
+    )
+    await store.quarantine(leased.run_id, "cannot be decided")
+    clock.turn(LEASE_US)
+
+    due, pulse = await store.due(limit=10, runs=None), await store.pulse(None)
+    assert (due.tasks, due.timers) == ((), ())
+    assert (pulse.tasks_at, pulse.timers_at) == (None, None)
+    assert await store.abandoned(limit=10, alive=()) == ()
+
+    await store.quarantine(leased.run_id, None)
+    assert await due_places(store) == [("a", None)]
+
+
+async def test_quarantined_rows_do_not_fill_the_page(store: Store, clock: TurnedClock) -> None:
+    for n in range(20):
+        await store.quarantine((await a_leased_run(store, f"q{n}")).run_id, "no")
+    clock.turn(1)
+    leased = await a_leased_run(store, "fine")
+    clock.turn(LEASE_US)
+
+    due = await store.due(limit=5, runs=None)
+
+    assert [task.run_id for task in due.tasks] == [leased.run_id]
+
+
+async def test_an_ended_task_is_due_no_more(store: Store, clock: TurnedClock) -> None:
+    leased = await a_leased_run(store, queue_timeout_us=1, queue_until=START)
+    await commit(store, a_success(leased.run_id, 1, leased.task, leased.lease_id))
+    clock.turn(LEASE_US)
+
+    assert await due_places(store) == []
+
+
+async def test_a_task_handed_out_again_waits_by_its_new_deadline(
+    store: Store, clock: TurnedClock
+) -> None:
+    """The lease was lost; the decision sets `queue_until` anew."""
+    leased = await a_leased_run(store, queue_timeout_us=SECOND, queue_until=START + SECOND)
+    clock.turn(LEASE_US)
+    again = replace(leased.task, attempt=2, lost=1, queue_until=clock.now() + SECOND)
+    await commit(store, a_change(leased.run_id, 1, updated=((again, True),), ready=(again,)))
+
+    assert await due_places(store) == []
+    clock.turn(SECOND)
+    assert await due_places(store) == [("a", Deadline.QUEUE)]
+
+
+async def test_leases_of_workers_that_are_not_alive_are_abandoned(store: Store) -> None:
+    leased = await a_leased_run(store)
+    run_id = new_run_id()
+    await commit(store, a_start(run_id, a_task()))
+    await store.grant(a_request("2", worker=WorkerId("worker-2")))
+
+    lost = await store.abandoned(limit=10, alive=[WorkerId("worker-2")])
+
+    assert [(task.run_id, task.deadline) for task in lost] == [(leased.run_id, None)]
+    assert len(await store.abandoned(limit=10, alive=[])) == 2
+    assert len(await store.abandoned(limit=1, alive=[])) == 1
+
+
+async def test_a_settled_run_has_nothing_due(store: Store, clock: TurnedClock) -> None:
+    run_id = new_run_id()
+    await commit(store, a_start(run_id, timers=(Timer(A, TimerKind.RUN, START, 1),)))
+    await commit(store, a_settlement(run_id, 1, RunState.SUCCESS))
+    clock.turn(SECOND)
+
+    assert (await store.due(limit=10, runs=None)).timers == ()

@@ -1,0 +1,135 @@
+"""`Reads`: what people see."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenuto.model.errors import NotFound
+from tenuto.model.ids import Place, RunId
+from tenuto.model.payload import PayloadKey, PayloadKind
+from tenuto.model.states import RunState
+from tenuto.ports.reads import Reads, RunFilter
+from tenuto.ports.store import PayloadRow, Store
+from tests.support.store import (
+    a_change,
+    a_settlement,
+    a_snapshot,
+    a_start,
+    a_task,
+    an_event,
+    an_input,
+    commit,
+    new_run_id,
+)
+
+
+async def test_an_unknown_run_is_not_found(reads: Reads) -> None:
+    with pytest.raises(NotFound, match="no run"):
+        await reads.get_run(new_run_id())
+
+
+async def test_runs_are_listed_newest_first_in_pages(store: Store, reads: Reads) -> None:
+    runs = [new_run_id() for _ in range(5)]
+    await commit(store, *(a_start(run, a_task()) for run in runs))
+
+    first = await reads.list_runs(RunFilter(limit=2))
+    rest = await reads.list_runs(RunFilter(limit=9, before=first[-1].run_id))
+
+    assert [row.run_id for row in (*first, *rest)] == runs[::-1]
+
+
+async def test_runs_are_filtered_by_namespace_workflow_and_state(
+    store: Store, reads: Reads
+) -> None:
+    runs = [new_run_id() for _ in range(5)]
+    await commit(
+        store,
+        a_start(runs[0], a_task()),
+        a_start(runs[1], a_task(), workflow="refund"),
+        a_start(runs[2], a_task(), namespace="other"),
+        a_start(runs[3], a_task()),
+        a_start(runs[4], a_task()),
+    )
+    await commit(store, a_settlement(runs[3], 1, RunState.FAILED))
+    await commit(
+        store, a_change(runs[4], 1, hold=True, snapshot=a_snapshot(runs[4], 2, paused=True))
+    )
+
+    async def listed(**wanted: object) -> list[RunId]:
+        return [row.run_id for row in await reads.list_runs(RunFilter(**wanted))]  # type: ignore[arg-type]
+
+    assert await listed(workflow="order") == [runs[4], runs[3], runs[0]]
+    assert await listed(namespace="other") == [runs[2]]
+    assert await listed(states=("failed",)) == [runs[3]]
+    assert await listed(states=("failed", "paused")) == [runs[4], runs[3]]
+    assert await listed(states=("success",)) == []
+    assert await reads.count_runs("default") == {"failed": 1, "running": 3}
+
+
+async def test_a_run_is_found_by_either_end_of_its_id(store: Store, reads: Reads) -> None:
+    runs = [new_run_id() for _ in range(3)]
+    await commit(store, *(a_start(run, a_task()) for run in runs))
+
+    assert await reads.list_run_ids(runs[1]) == (runs[1],)
+    assert await reads.list_run_ids(runs[1][-8:].upper()) == (runs[1],)
+    assert await reads.list_run_ids(runs[0][:8]) == tuple(runs[::-1])
+    for nothing in ("", "zz", "%", runs[0] + "0"):
+        assert await reads.list_run_ids(nothing) == ()
+
+
+async def test_at_most_ten_ids_are_listed(store: Store, reads: Reads) -> None:
+    runs = [new_run_id() for _ in range(12)]
+    await commit(store, *(a_start(run, a_task()) for run in runs))
+
+    assert await reads.list_run_ids(runs[0][:4]) == tuple(runs[:1:-1])
+
+
+async def test_history_is_read_in_order_and_in_pages(store: Store, reads: Reads) -> None:
+    run_id = new_run_id()
+    await commit(store, a_start(run_id, a_task()))
+    await commit(
+        store,
+        a_change(
+            run_id, 1, events=tuple(an_event(seq) for seq in (2, 3, 4)),
+            snapshot=a_snapshot(run_id, 4),
+        ),
+    )
+
+    assert await reads.history(run_id) == tuple(an_event(seq) for seq in (1, 2, 3, 4))
+    assert [e.seq for e in await reads.history(run_id, after=1, limit=2)] == [2, 3]
+    assert await reads.history(new_run_id()) == ()
+
+
+async def test_the_newest_payload_of_a_key_counts(store: Store, reads: Reads) -> None:
+    run_id, key = new_run_id(), PayloadKey(Place("a"), PayloadKind.INPUT)
+    await commit(store, a_start(run_id, a_task()))
+    await commit(store, a_change(run_id, 1, payloads=(an_input("a", 2, "2"), an_input("b", 2, "3"))))
+
+    read = await reads.payloads(run_id, [key, PayloadKey(Place("c"), PayloadKind.ERROR)])
+
+    assert read == {key: "2"}
+    assert [(p.key.place, p.seq, p.text) for p in await reads.all_payloads(run_id)] == [
+        ("a", 1, '{"n":1}'), ("a", 2, "2"), ("b", 2, "3"),
+    ]
+
+
+async def test_all_payloads_of_a_large_run_are_read(store: Store, reads: Reads) -> None:
+    run_id = new_run_id()
+    rows = tuple(
+        PayloadRow(key=PayloadKey(Place(f"n{n:04}"), kind), seq=1, text=str(n))
+        for n in range(400)
+        for kind in (PayloadKind.INPUT, PayloadKind.OUTPUT, PayloadKind.ERROR)
+    )
+    await commit(store, a_start(run_id, payloads=rows))
+
+    read = await reads.all_payloads(run_id)
+
+    assert sorted(read, key=repr) == sorted(rows, key=repr)
+
+
+async def test_a_run_of_ten_thousand_nodes_reads_back(store: Store, reads: Reads) -> None:
+    run_id = new_run_id()
+    snapshot = a_snapshot(run_id, 1, nodes=b"a." * 5_000, edges=b"-t" * 10_000, passes=(3, 1))
+    await commit(store, a_start(run_id, snapshot=snapshot))
+
+    assert (await reads.get_run(run_id)).snapshot == snapshot

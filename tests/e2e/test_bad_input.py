@@ -1,0 +1,328 @@
+"""Every mistake of a user's is one clear line with the right exit code, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import signal
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.command import COMMAND, HANG_S, Tenuto, json_of, read_until
+
+OK, FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE = 0, 1, 2, 3, 4, 6
+
+TABLE: list[tuple[str, list[str], int, str]] = [
+    ("missing file", ["run", "great.yaml"], NOT_FOUND,
+     "error: no file 'great.yaml'; did you mean greet.yaml?"),
+    ("missing file, nothing near", ["run", "zzz.yaml"], NOT_FOUND, "error: no file 'zzz.yaml'"),
+    ("a word that is neither", ["run", "lst"], USAGE,
+     "error: 'lst' is no .yaml, .yml or .json file; did you mean `tenuto run list`?"),
+    ("a folder", ["run", "."], USAGE,
+     "error: . is a directory; name a file in it, such as approval.yaml"),
+    ("a folder named like a file", ["run", "folder.yaml"], USAGE,
+     "error: folder.yaml is a directory; name a file in it"),
+    ("a folder as input", ["run", "greet.yaml", "--input", "@."], USAGE,
+     "error: --input: . is a directory; name a file in it"),
+    ("no input", ["run", "greet.yaml"], USAGE,
+     "error: input: 'name' is a required property; add it"),
+    ("input of a wrong type", ["run", "greet.yaml", "--input", '{"name": 1}'], USAGE,
+     "error: input.name: 1 is not of type 'string'; give text in quotes"),
+    ("input that is no JSON", ["run", "greet.yaml", "--input", "{name: x}"], USAGE,
+     ("error: --input: '{name: x}' is no JSON: Expecting property name enclosed in double quotes "
+     "at line 1, column 2; quote it for the shell: '{\"key\": 1}'")),
+    ("a set without a value", ["run", "greet.yaml", "--set", "name"], USAGE,
+     "error: --set: 'name' is not of the form name=value"),
+    ("a set of a wrong type", ["run", "greet.yaml", "--set", "name=x", "--set", "times=often"],
+     USAGE, "error: input.times: 'often' is not of type 'integer'; give a whole number"),
+    ("an unknown var", ["run", "greet.yaml", "--set", "name=x", "--var", "greting=Hi"], USAGE,
+     "error: vars.greting: the definition declares no such var; did you mean `greeting`?"),
+    ("an unknown module", ["run", "greet.yaml", "--set", "name=x", "-A", "nowhere_app"], USAGE,
+     ("error: there is no module 'nowhere_app' here (FOLDER); write module:app or "
+     "path/to/file.py:app")),
+    ("an unknown attribute", ["run", "greet.yaml", "--set", "name=x", "-A", "app.py:ap"], USAGE,
+     "error: app.py has no 'ap'; did you mean app.py:app?"),
+    ("an unknown run", ["run", "show", "0000"], NOT_FOUND,
+     "error: no run '0000'; there is no file .tenuto/tenuto.db; start one with `tenuto run FILE`"),
+    ("an unknown run to carry on", ["run", "greet.yaml", "--carry-on", "0000"], NOT_FOUND,
+     "error: no run '0000'; there is no file .tenuto/tenuto.db"),
+    ("an unknown state", ["run", "list", "--state", "done"], USAGE,
+     ("error: --state: there is no state 'done'; there are pending, running, closing, success, "
+     "failed, cancelled, timed_out")),
+    ("an unknown verb", ["rum"], USAGE,
+     "error: No such command 'rum'. Did you mean 'run'?; see `tenuto --help`"),
+    ("a server's address", ["run", "list", "--database", "http://h"], USAGE,
+     ("error: speaking to a server comes with a later release; use a file, such as "
+     ".tenuto/tenuto.db")),
+    ("another engine", ["run", "list", "--database", "postgresql://h/d"], USAGE,
+     "error: PostgreSQL comes with a later release; use a file, such as .tenuto/tenuto.db"),
+    ("a folder as database", ["run", "list", "--database", "."], USAGE,
+     "error: database: . is a directory; name a file in it, such as tenuto.db"),
+    ("a database where no file can be", ["run", "greet.yaml", "--set", "name=x", "--database",
+     "/proc/x/t.db"], UNAVAILABLE, "error: /proc/x/t.db cannot be made: No such file or directory"),
+    ("an event for no database", ["event", "send", "e", "--key", "k"], NOT_FOUND,
+     ("error: no database '.tenuto/tenuto.db'; run a workflow first, or name the file with "
+     "--database")),
+    ("a payload that is no JSON", ["event", "send", "e", "--key", "k", "--payload", "{"], USAGE,
+     ("error: --payload: '{' is no JSON: Expecting property name enclosed in double quotes at "
+     "line 1, column 2")),
+    ("verify of nothing", ["run", "verify"], USAGE, "error: give the ID of one run, or --all"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"), [row[1:] for row in TABLE], ids=[r[0] for r in TABLE]
+)
+def test_a_mistake_is_one_line_with_its_cure(
+    tenuto: Tenuto, words: list[str], code: int, said: str
+) -> None:
+    (tenuto.folder / "folder.yaml").mkdir()
+
+    done = tenuto(*words)
+
+    assert done.stderr == said.replace("FOLDER", str(tenuto.folder)) + "\n"
+    assert done.stdout == ""
+    assert done.returncode == code
+    assert not (tenuto.folder / ".tenuto").exists(), "nothing was started"
+
+
+def test_broken_yaml_is_findings_with_their_places(tenuto: Tenuto) -> None:
+    tenuto.write(broken_yaml="name: x\nnodes:\n  a: [task\n")
+
+    done = tenuto("run", "broken.yaml")
+
+    assert done.returncode == USAGE
+    assert re.match(r"error: broken\.yaml:\d+:\d+: error syntax: this is not YAML", done.stderr)
+    assert "Traceback" not in done.stderr
+
+
+def test_all_findings_come_at_once(tenuto: Tenuto) -> None:
+    tenuto.write(
+        wrong_yaml="name: x\nnodes:\n  a: {type: tusk}\n  b: {type: wait, for: 5}\n  c: {typ: set}\n"
+    )
+
+    done = tenuto("validate", "wrong.yaml", "-o", "json")
+
+    found = json_of(done)
+    assert done.returncode == USAGE
+    assert {(one["line"], one["file"]) for one in found} == {
+        (line, "wrong.yaml") for line in (3, 4, 5)
+    }
+
+
+def test_a_binary_file_is_a_finding(tenuto: Tenuto) -> None:
+    (tenuto.folder / "picture.yaml").write_bytes(b"\x89PNG\r\n\x1a\n\xff\xfe")
+
+    done = tenuto("run", "picture.yaml")
+
+    assert done.returncode == USAGE
+    assert done.stderr.startswith("error: picture.yaml:1:1: error encoding:")
+
+
+def test_several_files_are_all_validated_although_one_is_missing(tenuto: Tenuto) -> None:
+    done = tenuto("validate", "gone.yaml", "greet.yaml")
+
+    assert done.stdout == "greet.yaml: ok: greet, 1 node, 0 edges\n"
+    assert done.stderr == "error: no file 'gone.yaml'\n"
+    assert done.returncode == NOT_FOUND
+
+
+def test_an_error_in_the_users_app_shows_the_users_line(tenuto: Tenuto) -> None:
+    tenuto.write(app_py="from tenuto import Tenuto\napp = Tenuto()\n1 / 0\n")
+
+    done = tenuto("run", "greet.yaml", "--set", "name=x")
+
+    assert done.returncode == USAGE
+    assert done.stderr == (
+        "error: the app app.py cannot be loaded: ZeroDivisionError: division by zero\n"
+        f"  {tenuto.folder}/app.py:3: 1 / 0\n"
+    )
+
+
+def test_a_database_in_use_is_a_conflict_that_names_the_process(
+    tenuto: Tenuto, background: list[subprocess.Popen[str]]
+) -> None:
+    holder = tenuto.start("run", "approval.yaml", "--set", "id=1")
+    background.append(holder)
+    read_until(holder, ["waits for event"])
+
+    done = tenuto("run", "greet.yaml", "--set", "name=x")
+
+    assert done.returncode == CONFLICT
+    assert done.stderr == (
+        f"error: .tenuto/tenuto.db is in use by another engine (pid {holder.pid});"
+        " stop that one, or name another file with --database\n"
+    )
+    assert tenuto("run", "list").returncode == OK, "reading goes on"
+
+
+def test_a_database_of_a_newer_version_is_left_alone(tenuto: Tenuto) -> None:
+    assert tenuto("run", "greet.yaml", "--set", "name=x").returncode == OK
+    database = tenuto.folder / ".tenuto" / "tenuto.db"
+    with sqlite3.connect(database) as connection:
+        connection.execute(
+            "INSERT INTO schema_migrations SELECT 9999, 'later', checksum, applied_at"
+            " FROM schema_migrations LIMIT 1"
+        )
+    connection.close()
+
+    for words in (["run", "greet.yaml", "--set", "name=x"], ["run", "list"], ["doctor"]):
+        done = tenuto(*words)
+
+        said = done.stdout if words == ["doctor"] else done.stderr
+        assert "newer" in said
+        assert "Traceback" not in done.stderr
+        assert done.returncode == (FAILED if words == ["doctor"] else CONFLICT)
+
+
+def test_a_file_of_another_program_is_left_alone(tenuto: Tenuto) -> None:
+    other = tenuto.folder / "other.db"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+    (tenuto.folder / "text.db").write_text("no database at all, but long enough to be read as one")
+
+    foreign = tenuto("run", "greet.yaml", "--set", "name=x", "--database", "other.db")
+    text = tenuto("run", "greet.yaml", "--set", "name=x", "--database", "text.db")
+
+    assert foreign.returncode == CONFLICT
+    assert "is a database of another program" in foreign.stderr
+    assert text.returncode in (CONFLICT, UNAVAILABLE)
+    assert len(text.stderr.splitlines()) == 1
+    assert (tenuto.folder / "text.db").read_text().startswith("no database")
+
+
+def test_a_full_disk_ends_the_command_and_loses_nothing(tenuto: Tenuto) -> None:
+    """A limit on the size of files stands for the disk: permissions and quotas do not bind root."""
+    assert tenuto("run", "greet.yaml", "--set", "name=first").returncode == OK
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (16_384, 16_384))
+
+    done = subprocess.run(
+        [COMMAND, "run", "greet.yaml", "--set", "name=second"],
+        cwd=tenuto.folder,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        preexec_fn=limit,
+        check=False,
+    )
+
+    assert done.returncode == UNAVAILABLE, done.stderr
+    assert "Traceback" not in done.stderr
+    runs = json_of(tenuto("run", "list", "-o", "json"))
+    assert [run["state"] for run in runs] == ["success"]
+    assert tenuto("run", "verify", "--all").returncode == OK
+
+
+def test_a_task_that_nobody_knows_is_waited_for_in_words(
+    tenuto: Tenuto, background: list[subprocess.Popen[str]]
+) -> None:
+    tenuto.write(stock_yaml="name: stock\nnodes:\n  a: {type: task, task: stock.reserve}\n")
+    process = tenuto.start("run", "stock.yaml")
+    background.append(process)
+
+    read_until(process, ["waits for a worker that has `stock.reserve`"])
+    shown = tenuto("run", "show", json_of(tenuto("run", "list", "-o", "json"))[0]["run_id"])
+    process.send_signal(signal.SIGINT)
+
+    assert "waits for a worker that has `stock.reserve`" in shown.stdout
+    assert process.wait(HANG_S) == 130
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("nul", "invalid_result"),
+        ("surrogate", "invalid_result"),
+        ("nan", "invalid_result"),
+        ("huge", "invalid_result"),
+        ("deep", "invalid_result"),
+        ("cycle", "invalid_result"),
+        ("large", "payload_too_large"),
+    ],
+)
+def test_a_result_that_json_cannot_hold_fails_its_node(
+    tenuto: Tenuto, kind: str, code: str
+) -> None:
+    tenuto.write(
+        evil_yaml="name: evil\nnodes:\n  a: {type: task, task: evil, params: {kind: '${input.kind}'}}\n"
+    )
+
+    done = tenuto("run", "evil.yaml", "--set", f"kind={kind}", "-o", "json")
+
+    report = json_of(done)
+    assert done.returncode == FAILED
+    assert report["state"] == "failed"
+    assert report["error"]["code"] == code
+    assert tenuto("run", "verify", report["run_id"]).returncode == OK
+
+
+def test_an_unknown_id_is_answered_with_the_one_meant(tenuto: Tenuto) -> None:
+    run_id = json_of(tenuto("run", "greet.yaml", "--set", "name=x", "-o", "json"))["run_id"]
+    typo = run_id[:-1] + ("0" if run_id[-1] != "0" else "1")
+
+    done = tenuto("run", "show", typo)
+
+    assert done.returncode == NOT_FOUND
+    assert done.stderr == f"error: no run {typo!r}; did you mean {run_id}?\n"
+
+
+def test_a_closed_pipe_is_no_error(tenuto: Tenuto) -> None:
+    assert tenuto("run", "greet.yaml", "--set", "name=x").returncode == OK
+
+    done = subprocess.run(
+        f"{COMMAND} run list -o jsonl | true",
+        shell=True,
+        cwd=tenuto.folder,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+
+    assert done.stderr == ""
+
+
+def test_a_bug_is_told_as_one_with_how_to_report_it(tenuto: Tenuto) -> None:
+    """A row that the engine cannot have written stands for the bug."""
+    run_id = json_of(tenuto("run", "greet.yaml", "--set", "name=x", "-o", "json"))["run_id"]
+    with sqlite3.connect(tenuto.folder / ".tenuto" / "tenuto.db") as connection:
+        connection.execute("UPDATE events SET kind = 'NeverWas' WHERE seq = 2")
+    connection.close()
+
+    done = tenuto("run", "show", run_id)
+
+    assert done.returncode == 70
+    assert "this is a bug in tenuto" in done.stderr
+    assert "tenuto version" in done.stderr
+
+
+def test_verify_names_each_column_that_differs(tenuto: Tenuto) -> None:
+    run_id = json_of(tenuto("run", "greet.yaml", "--set", "name=x", "-o", "json"))["run_id"]
+    with sqlite3.connect(tenuto.folder / ".tenuto" / "tenuto.db") as connection:
+        connection.execute("UPDATE tasks SET attempt = 7")
+        connection.execute("UPDATE run_states SET nodes = 'x'")
+    connection.close()
+
+    done = tenuto("run", "verify", run_id)
+
+    assert done.returncode == FAILED
+    assert done.stderr.splitlines() == [
+        "run_states.nodes: folds to 's', stored is 'x'",
+        "tasks hello.attempt: folds to 1, stored is 7",
+    ]
+
+
+def test_standard_input_is_a_definition_too(tenuto: Tenuto) -> None:
+    text = Path(tenuto.folder / "greet.yaml").read_text()
+
+    done = tenuto(
+        "run", "-", "--input", '{"name": "you"}', "-A", "app.py", "-o", "json", input=text
+    )
+
+    assert json.loads(done.stdout)["output"] == {"said": "Hello you", "times": 1}

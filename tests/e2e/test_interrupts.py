@@ -1,0 +1,121 @@
+"""Ctrl-C at any moment: once is gentle, twice is at once, and nothing that was stored is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.support.command import HANG_S, Tenuto, json_of, read_until
+
+INTERRUPTED = 130
+SEED = int(os.environ.get("TENUTO_TEST_SEED", "20260"))
+
+
+def run_until_a_random_moment(tenuto: Tenuto, dice: random.Random) -> subprocess.Popen[str]:
+    """Start a run of about a second; let it go on, from its first line of ours, for up to as long."""
+    process = tenuto.start("run", "sleepy.yaml", env={"PYTHONPROFILEIMPORTTIME": "1"})
+    read_until(process, ["tenuto.cli.main"])
+    time.sleep(dice.random() * 1.2)
+    return process
+
+
+def without_imports(text: str) -> str:
+    return "".join(
+        line for line in text.splitlines(keepends=True) if not line.startswith("import time:")
+    )
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_an_interrupt_at_any_moment_leaves_a_run_that_can_be_carried_on(
+    tenuto: Tenuto, background: list[subprocess.Popen[str]], number: int
+) -> None:
+    process = run_until_a_random_moment(tenuto, random.Random(SEED + number))
+    background.append(process)
+    process.send_signal(signal.SIGINT)
+
+    _, err = process.communicate(timeout=HANG_S)
+
+    said = without_imports(err)
+    assert "Traceback" not in said
+    assert process.returncode in (INTERRUPTED, 0), said
+    runs = json_of(tenuto("run", "list", "-o", "json"))
+    assert len(runs) <= 1
+    for run in runs:
+        if process.returncode == INTERRUPTED:
+            assert f"tenuto run sleepy.yaml --carry-on {run['run_id']}" in said
+        done = tenuto("run", "sleepy.yaml", "--carry-on", run["run_id"])
+        assert done.returncode == 0, done.stderr
+        assert tenuto("run", "verify", run["run_id"]).returncode == 0
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_two_interrupts_at_any_moment_lose_nothing_either(
+    tenuto: Tenuto, background: list[subprocess.Popen[str]], number: int
+) -> None:
+    process = run_until_a_random_moment(tenuto, random.Random(SEED + 100 + number))
+    background.append(process)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+
+    _, err = process.communicate(timeout=HANG_S)
+
+    assert "Traceback" not in without_imports(err)
+    assert process.returncode in (INTERRUPTED, 0)
+    for run in json_of(tenuto("run", "list", "-o", "json")):
+        assert tenuto("run", "sleepy.yaml", "--carry-on", run["run_id"]).returncode == 0
+        assert tenuto("run", "verify", run["run_id"]).returncode == 0
+
+
+@pytest.fixture
+def blocked(tenuto: Tenuto) -> Iterator[subprocess.Popen[str]]:
+    """A run whose task will not end for a long time."""
+    tenuto.write(
+        blocked_yaml="name: blocked\nnodes:\n  e: {type: wait_for_event, event: x, key: k}\n"
+        "  a: {type: task, task: block, params: {seconds: 300}}\n"
+    )
+    process = tenuto.start("run", "blocked.yaml")
+    read_until(process, ["waits for event"])
+    yield process
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
+
+
+def test_the_second_interrupt_does_not_wait_for_a_task_that_blocks(
+    blocked: subprocess.Popen[str],
+) -> None:
+    blocked.send_signal(signal.SIGINT)
+    read_until(blocked, ["Ctrl-C again stops at once"])
+    blocked.send_signal(signal.SIGINT)
+
+    _, err = blocked.communicate(timeout=HANG_S)
+
+    assert blocked.returncode == INTERRUPTED
+    assert "carry it on with: tenuto run blocked.yaml --carry-on " in err
+
+
+def test_a_task_under_way_may_finish_after_the_first_interrupt(
+    tenuto: Tenuto, background: list[subprocess.Popen[str]]
+) -> None:
+    tenuto.write(
+        short_yaml="name: short\nnodes:\n  e: {type: wait_for_event, event: x, key: k}\n"
+        "  a: {type: task, task: block, params: {seconds: 1}}\n"
+    )
+    process = tenuto.start("run", "short.yaml")
+    background.append(process)
+    read_until(process, ["waits for event"])
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=HANG_S)
+
+    [run] = json_of(tenuto("run", "list", "-o", "json"))
+    report = json_of(tenuto("run", "show", run["run_id"], "-o", "json"))
+
+    assert process.returncode == INTERRUPTED
+    assert [(step["node"], step["attempt"], step["result"]) for step in report["timeline"]] == [
+        ("a", 1, "success")
+    ]

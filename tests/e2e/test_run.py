@@ -1,0 +1,238 @@
+"""`tenuto run`: one run from its start to its end, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+from tests.support.command import Tenuto, json_of, read_until
+
+
+def test_a_run_is_carried_to_its_end_with_timeline_and_output(tenuto: Tenuto) -> None:
+    done = tenuto("run", "greet.yaml", "--set", "name=you", "--var", "greeting=Hi")
+
+    assert done.returncode == 0, done.stderr
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert lines[0] == "start node attempt result took code"
+    assert lines[1].split()[1:4] == ["hello", "1", "success"]
+    assert lines[-4:] == ["{", '"said": "Hi you",', '"times": 1', "}"]
+
+
+def test_json_alone_stands_on_stdout(tenuto: Tenuto) -> None:
+    done = tenuto("run", "greet.yaml", "--input", '{"name": "you"}', "-o", "json")
+
+    report = json_of(done)
+    assert report["state"] == "success"
+    assert report["output"] == {"said": "Hello you", "times": 1}
+    assert [(step["node"], step["attempt"], step["result"]) for step in report["timeline"]] == [
+        ("hello", 1, "success")
+    ]
+    assert "attempt 1 success" in done.stderr
+
+
+def test_jsonl_has_each_step_and_at_last_the_whole(tenuto: Tenuto) -> None:
+    done = tenuto("run", "sleepy.yaml", "-o", "jsonl")
+
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["node"] for line in lines[:-1]] == ["a", "b", "c"]
+    assert lines[-1]["state"] == "success"
+
+
+def test_a_failed_run_is_exit_code_1_with_its_error(tenuto: Tenuto) -> None:
+    tenuto.write(
+        bad_yaml="name: bad\nnodes:\n  a: {type: task, task: refuse, retry: {max_attempts: 2, initial: 1ms}}\n"
+    )
+
+    done = tenuto("run", "bad.yaml")
+
+    assert done.returncode == 1
+    assert "error: no_stock: none left (node a)" in done.stdout
+    assert "a  attempt 1 failed" in done.stderr
+    assert "a  attempt 2 failed" in done.stderr
+
+
+def test_the_same_key_is_the_same_run(tenuto: Tenuto) -> None:
+    first = json_of(tenuto("run", "greet.yaml", "--set", "name=a", "--key", "k", "-o", "json"))
+
+    again = tenuto("run", "greet.yaml", "--set", "name=b", "--key", "k", "-o", "json")
+
+    assert json_of(again)["run_id"] == first["run_id"]
+    assert json_of(again)["output"] == first["output"]
+    assert f"the key 'k' has its run already: {first['run_id']}" in again.stderr
+
+
+def test_other_unfinished_runs_are_counted_and_left_alone(
+    tenuto: Tenuto, background: list[subprocess.Popen[str]]
+) -> None:
+    parked = _park(tenuto, background)
+
+    done = tenuto("run", "greet.yaml", "--set", "name=x")
+
+    assert done.returncode == 0
+    assert "1 other unfinished run left alone; see `tenuto run list`" in done.stderr
+    assert json_of(tenuto("run", "show", parked, "-o", "json"))["state"] == "running"
+
+
+def test_a_run_is_found_by_the_end_or_the_beginning_of_its_id(tenuto: Tenuto) -> None:
+    run_id = json_of(tenuto("run", "greet.yaml", "--set", "name=x", "-o", "json"))["run_id"]
+
+    for part in (run_id, run_id[-8:], run_id[:18], run_id.upper()):
+        assert json_of(tenuto("run", "show", part, "-o", "json"))["run_id"] == run_id
+
+
+def test_show_tells_all_about_a_run(tenuto: Tenuto) -> None:
+    run_id = json_of(tenuto("run", "greet.yaml", "--set", "name=x", "-o", "json"))["run_id"]
+
+    shown = tenuto("run", "show", run_id).stdout
+
+    for part in (run_id, "greet version 1", "success", "hello", "task", '"said": "Hello x"'):
+        assert part in shown
+
+
+def test_the_list_is_newest_first_and_filters(tenuto: Tenuto) -> None:
+    ids = [
+        json_of(tenuto("run", "greet.yaml", "--set", f"name={n}", "-o", "json"))["run_id"]
+        for n in range(3)
+    ]
+
+    listed = json_of(tenuto("run", "list", "-o", "json"))
+    one = tenuto("run", "list", "--limit", "1")
+    none = tenuto("run", "list", "--workflow", "other")
+
+    assert [run["run_id"] for run in listed] == ids[::-1]
+    assert ids[2] in one.stdout
+    assert ids[1] not in one.stdout
+    assert (none.returncode, none.stdout) == (0, "")
+    assert (
+        none.stderr
+        == "no runs of that kind in .tenuto/tenuto.db; start one with `tenuto run FILE`\n"
+    )
+
+
+def test_an_empty_list_says_how_to_start(tenuto: Tenuto) -> None:
+    done = tenuto("run", "list")
+
+    assert done.returncode == 0
+    assert done.stderr == "no runs in .tenuto/tenuto.db; start one with `tenuto run FILE`\n"
+    assert json_of(tenuto("run", "list", "-o", "json")) == []
+
+
+def test_verify_folds_the_history_in_another_process(tenuto: Tenuto) -> None:
+    run_id = json_of(tenuto("run", "sleepy.yaml", "-o", "json"))["run_id"]
+
+    done = tenuto("run", "verify", run_id)
+    every = json_of(tenuto("run", "verify", "--all", "-o", "json"))
+
+    assert (done.returncode, done.stdout) == (0, "ok: 4 events fold to the stored state\n")
+    assert every == [{"run_id": run_id, "events": 4, "ok": True, "differences": []}]
+
+
+def test_an_event_sent_to_a_waiting_run_ends_its_wait(
+    tenuto: Tenuto, background: list[subprocess.Popen[str]]
+) -> None:
+    process = tenuto.start("run", "approval.yaml", "--set", "id=o-1", "-o", "json")
+    background.append(process)
+    said = read_until(process, ["waits for event"])[-1]
+    assert "(tenuto event send order.approved --key o-1)" in said
+
+    sent = tenuto("event", "send", "order.approved", "--key", "o-1", "--payload", '{"by": "me"}')
+
+    out, _ = process.communicate(timeout=60)
+    assert (sent.returncode, sent.stdout) == (0, "sent order.approved key o-1\n")
+    assert json.loads(out)["output"] == {"by": "me"}
+
+
+def test_an_event_sent_before_waits_in_the_mailbox(tenuto: Tenuto) -> None:
+    assert tenuto("run", "greet.yaml", "--set", "name=x").returncode == 0
+    for _ in range(2):
+        words = ["order.approved", "--key", "o-1", "--payload", "5", "--id", "once"]
+        done = tenuto("event", "send", *words)
+
+    report = json_of(tenuto("run", "approval.yaml", "--set", "id=o-1", "-o", "json"))
+
+    assert done.stdout == "dropped: an event with the id once was sent before\n"
+    assert report["output"] == 5
+
+
+def test_a_parked_run_is_cancelled_from_outside(
+    tenuto: Tenuto, background: list[subprocess.Popen[str]]
+) -> None:
+    parked = _park(tenuto, background)
+
+    done = tenuto("run", "cancel", parked, "--reason", "no longer wanted")
+
+    assert (done.returncode, done.stdout) == (0, f"run {parked} cancelled\n")
+    assert json_of(tenuto("run", "show", parked, "-o", "json"))["state"] == "cancelled"
+    assert tenuto("run", "cancel", parked).stderr == (f"error: run {parked} is already cancelled\n")
+
+
+def test_warnings_of_a_definition_are_shown_and_do_not_stop_it(tenuto: Tenuto) -> None:
+    tenuto.write(
+        warn_yaml="name: warn\nnodes:\n  a: {type: set, values: {x: 1}}\n  b: {type: set, values: {y: 2}}\n"
+        "edges:\n  - {from: a, to: b, when: 'nodes.a.output.x > 0'}\n"
+    )
+
+    done = tenuto("run", "warn.yaml")
+
+    assert done.returncode == 0
+    assert "warning all_edges_conditional" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["run", "FILE", "--help"]])
+def test_help_is_printed_at_once(tenuto: Tenuto, words: list[str]) -> None:
+    done = tenuto(*words)
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("Usage: tenuto")
+
+
+def test_the_doctor_finds_a_healthy_file_healthy(tenuto: Tenuto) -> None:
+    assert tenuto("run", "greet.yaml", "--set", "name=x").returncode == 0
+
+    done = tenuto("doctor", "-o", "json")
+
+    checks = {check["name"]: check for check in json_of(done)}
+    assert done.returncode == 0
+    assert {
+        "python",
+        "sqlite",
+        "expressions",
+        "fsync",
+        "lock",
+        "schema",
+        "content",
+        "orphans",
+    } <= set(checks)
+    assert {check["grade"] for name, check in checks.items() if name not in ("fsync", "disk")} == {
+        "ok"
+    }
+
+
+def test_the_doctor_names_the_engine_that_has_the_file(
+    tenuto: Tenuto, background: list[subprocess.Popen[str]]
+) -> None:
+    holder = tenuto.start("run", "approval.yaml", "--set", "id=1")
+    background.append(holder)
+    read_until(holder, ["waits for event"])
+
+    done = tenuto("doctor")
+
+    assert f"an engine has it open (pid {holder.pid})" in done.stdout
+
+
+def test_the_version_is_that_of_the_package(tenuto: Tenuto) -> None:
+    from tenuto import __version__
+
+    assert tenuto("version").stdout == f"tenuto {__version__}\n"
+
+
+def _park(tenuto: Tenuto, background: list[subprocess.Popen[str]]) -> str:
+    """A run that waits for an event, and no engine."""
+    process = tenuto.start("run", "approval.yaml", "--set", "id=parked")
+    background.append(process)
+    read_until(process, ["waits for event"])
+    process.terminate()
+    assert process.wait(60) == 143
+    [run] = json_of(tenuto("run", "list", "-o", "json"))
+    return str(run["run_id"])

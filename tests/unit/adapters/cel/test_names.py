@@ -1,0 +1,162 @@
+"""Which names an expression reads, and how guarded (SEMANTICS X2-X4, X9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenuto.adapters.cel.engine import Compiled, compile_text
+from tenuto.adapters.cel.names import Misnamed, Names, names_of
+from tenuto.adapters.cel.syntax import decode
+
+
+def names(text: str) -> Names:
+    compiled = compile_text(text)
+    assert isinstance(compiled, Compiled), compiled
+    return names_of(decode(compiled.tree))
+
+
+def said(text: str) -> list[str]:
+    """Reads as `offset root/node/field`, with `!` where nothing guards."""
+    return [
+        f"{found.offset} {found.read.root}/{found.read.node}/{found.read.field}"
+        + ("" if found.guarded else " !")
+        for found in names(text).reads
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("1 + 1", []),
+        ("input", ["0 input// !"]),
+        ("input.a.b + vars.c", ["0 input// !", "12 vars// !"]),
+        ("nodes.charge.output.x", ["0 nodes/charge/output !"]),
+        ('nodes["charge"].output', ["0 nodes/charge/output !"]),
+        ("nodes['charge']['status'] == 'dead'", ["0 nodes/charge/status !"]),
+        ("nodes.x", ["0 nodes/x/ !"]),
+        ("iteration > 1", ["0 iteration// !"]),
+        ("error.code", ["0 error// !"]),
+        ("secrets.TOKEN", ["0 secrets//TOKEN !"]),
+        ("nodes.h.iteration", ["0 nodes/h/iteration !"]),
+        ("nodes.a.attempts + nodes.a.attempts", ["0 nodes/a/attempts !", "19 nodes/a/attempts !"]),
+        ("'€' == nodes.a.status", ["7 nodes/a/status !"]),
+        ("1 ==\n nodes.a.attempts", ["6 nodes/a/attempts !"]),
+        # variables of macros are no reads
+        ("input.l.map(x, x.y)", ["0 input// !"]),
+        ("input.l.map(nodes, nodes.y)", ["0 input// !"]),
+        ("input.l.exists(e, e == nodes.a.output.k)", ["0 input// !", "23 nodes/a/output !"]),
+        ("input.l.filter(x, x > 1).map(vars, vars)", ["0 input// !"]),
+        ("input[vars.k]", ["0 input// !", "6 vars// !"]),
+        ("nodes.a.output[iteration]", ["0 nodes/a/output !", "15 iteration// !"]),
+        ("[nodes.a.output, {'k': nodes.b.output}]", ["1 nodes/a/output !", "23 nodes/b/output !"]),
+        # guards
+        ("has(nodes.a.output)", ["4 nodes/a/output"]),
+        ("has(nodes.a.output.x.y)", ["4 nodes/a/output"]),
+        ("nodes.a.?output", ["0 nodes/a/output"]),
+        ("nodes.?a.output", ["0 nodes/a/output"]),
+        ("nodes.a.?output.?x.orValue(1)", ["0 nodes/a/output"]),
+        ("nodes[?'a'].?output", ["0 nodes/a/output"]),
+        ("nodes.a.output[?'x']", ["0 nodes/a/output"]),
+        ("nodes.a.output[0].?x", ["0 nodes/a/output"]),
+        ("nodes.a.output[?vars.k]", ["0 nodes/a/output", "16 vars//"]),
+        (
+            "has(nodes.a.output) ? nodes.a.output : 0",
+            ["4 nodes/a/output", "22 nodes/a/output"],
+        ),
+        (
+            "has(nodes.a.output) ? nodes.b.output : 0",
+            ["4 nodes/a/output", "22 nodes/b/output !"],
+        ),
+        (
+            "has(nodes.a.output) && nodes.a.output.x > 1",
+            ["4 nodes/a/output", "23 nodes/a/output"],
+        ),
+        (
+            "!has(nodes.a.output) || nodes.a.output.x > 1",
+            ["5 nodes/a/output", "24 nodes/a/output"],
+        ),
+        (
+            "iteration == 1 ? 0 : nodes.c.output.count + 1",
+            ["0 iteration// !", "21 nodes/c/output"],
+        ),
+        ("iteration > 1 && nodes.c.output.n > 2", ["0 iteration// !", "17 nodes/c/output"]),
+        (
+            "nodes.h.iteration > 1 ? nodes.c.output : 0",
+            ["0 nodes/h/iteration !", "24 nodes/c/output"],
+        ),
+        ("nodes.c.output.n > 2 ? iteration : 0", ["0 nodes/c/output !", "23 iteration// !"]),
+        ("nodes.a.output.x > 1 && input.y", ["0 nodes/a/output !", "24 input// !"]),
+    ],
+)
+def test_reads_are_found_with_place_and_guard(text: str, reads: list[str]) -> None:
+    assert said(text) == reads
+
+
+@pytest.mark.parametrize(
+    ("text", "offset", "message"),
+    [
+        ("size(nodes) > 1", 5, "by the name of one node"),
+        ("nodes[vars.name].output", 0, "by the name of one node"),
+        ("'a' in nodes", 7, "by the name of one node"),
+        ("nodes[0]", 0, "by the name of one node"),
+        ("secrets", 0, "secrets.NAME"),
+        ("secrets.A.b", 0, "secrets.NAME"),
+        ("'Bearer ' + secrets.TOKEN", 12, 'write "text ${secrets.TOKEN} text"'),
+        ("has(secrets.TOKEN)", 4, "a secret stands alone"),
+        ("secrets.?TOKEN", 0, "a secret stands alone"),
+        ("nodes.a.colour", 0, "a node has no `colour`"),
+    ],
+)
+def test_names_that_may_not_be_read_so_are_refused(text: str, offset: int, message: str) -> None:
+    with pytest.raises(Misnamed) as caught:
+        names(text)
+
+    assert caught.value.error.offset == offset
+    assert message in caught.value.error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "suggestion"),
+    [
+        ("nodes.a.outputs.x", "nodes.a.output"),
+        ("nodes.a.state", "nodes.a.status"),
+        ("nodes.a.risk", "nodes.a.output.risk"),
+    ],
+)
+def test_a_wrong_field_of_a_node_gets_a_suggestion(text: str, suggestion: str) -> None:
+    with pytest.raises(Misnamed) as caught:
+        names(text)
+
+    assert caught.value.error.suggestion == suggestion
+
+
+@pytest.mark.parametrize("field", ["callback_key", "iterations", "failures", "items", "entered_at"])
+def test_fields_of_later_releases_are_named_as_such(field: str) -> None:
+    with pytest.raises(Misnamed) as caught:
+        names(f"nodes.a.{field}")
+
+    assert caught.value.error.later == field
+
+
+@pytest.mark.parametrize(
+    ("text", "offsets"),
+    [
+        ("1 / 2", (2,)),
+        ("'ü' == string(size(input.l) / 2)", (28,)),
+        ("input.a / 2", ()),
+        ("1.0 / 2.0", ()),
+        ("iteration / 2 + 4 / 2", (10, 18)),
+    ],
+)
+def test_divisions_of_two_proven_integers_are_marked(text: str, offsets: tuple[int, ...]) -> None:
+    assert names(text).divides_ints == offsets
+
+
+@pytest.mark.parametrize("text", ["input", "input.a['b'][0]", "nodes.a.output", "secrets.T"])
+def test_plain_access_is_recognised(text: str) -> None:
+    assert names(text).whole is not None
+
+
+@pytest.mark.parametrize("text", ["input.?a", "has(input.a)", "input.a + 1", "input[vars.k]", "1"])
+def test_anything_more_is_no_plain_access(text: str) -> None:
+    assert names(text).whole is None

@@ -1,0 +1,143 @@
+"""Finding and loading the user's app."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tenuto.cli.apps import BrokenApp, configured_app, find_app, load_app
+
+GOOD = "from tenuto import Tenuto\napp = Tenuto()\nother = Tenuto()\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working directory; what is imported from it is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(BrokenApp) as raised:
+        load_app(text)
+    assert raised.value.exit_code == 2
+    return str(raised.value)
+
+
+def test_an_app_is_a_module_or_a_file_with_an_attribute(folder: Path) -> None:
+    (folder / "flows_a.py").write_text(GOOD)
+
+    module, by_file, default = (
+        load_app("flows_a:other"),
+        load_app("flows_a.py:other"),
+        load_app("flows_a"),
+    )
+
+    assert module is by_file
+    assert default is not module
+
+
+def test_a_file_may_import_its_neighbours_from_anywhere(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "beside_it.py").write_text("LIMIT = 3\n")
+    (folder / "sub" / "flows_b.py").write_text(
+        GOOD + "import beside_it\napp.limit = beside_it.LIMIT"
+    )
+
+    assert load_app("sub/flows_b.py").limit == 3  # type: ignore[attr-defined]
+
+
+def test_a_file_named_like_a_library_module_does_not_replace_it(folder: Path) -> None:
+    import json
+
+    (folder / "json.py").write_text(GOOD)
+
+    load_app("json.py")
+
+    assert sys.modules["json"] is json
+
+
+def test_the_app_beside_the_definition_is_found(folder: Path) -> None:
+    (folder / "flows").mkdir()
+    (folder / "flows" / "app.py").write_text(GOOD)
+
+    assert find_app(None, Path("flows/order.yaml")) is not None
+    assert find_app(None, Path("elsewhere.yaml")) is None
+
+
+def test_pyproject_names_the_app_relative_to_itself(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text('[tool.tenuto]\napp = "src/flows_c.py:app"\n')
+    (folder / "deep").mkdir()
+
+    assert configured_app(folder / "deep") == f"{folder}/src/flows_c.py:app"
+
+
+def test_a_pyproject_without_our_table_names_none(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool.other]\n")
+
+    assert configured_app(folder) is None
+
+
+def test_a_broken_pyproject_is_one_line(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool.tenuto\n")
+
+    with pytest.raises(BrokenApp, match=r"pyproject\.toml cannot be read: "):
+        configured_app(folder)
+
+
+def test_a_missing_module_says_where_it_was_looked_for(folder: Path) -> None:
+    assert refusal("no_such_app_module") == (
+        f"there is no module 'no_such_app_module' here ({folder}); "
+        "write module:app or path/to/file.py:app"
+    )
+    assert refusal("nowhere.py") == "there is no file nowhere.py"
+    assert refusal("my-app:app") == (
+        "'my-app' is no module; write module:app or path/to/file.py:app"
+    )
+
+
+def test_a_missing_attribute_names_the_app_that_is_there(folder: Path) -> None:
+    (folder / "flows_d.py").write_text("from tenuto import Tenuto\nflows = Tenuto()\n")
+    (folder / "flows_e.py").write_text("x = 1\n")
+
+    assert refusal("flows_d") == "flows_d has no 'app'; did you mean flows_d:flows?"
+    assert refusal("flows_e") == "flows_e has no 'app'; write `app = Tenuto()` in it"
+
+
+def test_an_attribute_of_another_kind_is_refused(folder: Path) -> None:
+    (folder / "flows_f.py").write_text("app = 5\n")
+
+    assert refusal("flows_f") == (
+        "flows_f:app is a int, not a Tenuto; write `app = Tenuto()` in it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "said", "line"),
+    [
+        ("import json\n\njson.loads('{')\n", "JSONDecodeError: Expecting", "3: json.loads('{')"),
+        ("def f():\n    raise KeyError('k')\nf()\n", "KeyError: 'k'", "2: raise KeyError('k')"),
+        ("import no_such_library\n", "No module named 'no_such_library'", "1: import no_such"),
+        ("import sys\nsys.exit(3)\n", "SystemExit: 3", "2: sys.exit(3)"),
+        ("x = = 1\n", "has a syntax error: invalid syntax", "1: x = = 1"),
+    ],
+)
+@pytest.mark.parametrize("word", ["flows_g.py", "flows_g"])
+def test_an_error_of_the_users_module_shows_the_users_own_line(
+    folder: Path, word: str, source: str, said: str, line: str
+) -> None:
+    (folder / "flows_g.py").write_text(source)
+
+    told = refusal(word)
+
+    assert said in told
+    assert f"flows_g.py:{line}" in told.splitlines()[-1]
+    assert len(told.splitlines()) == 2

@@ -1,0 +1,208 @@
+"""How reports look."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console, RenderableType
+
+from tenuto.cli.render import (
+    clean,
+    detail_view,
+    failure_text,
+    live_view,
+    outcome_view,
+    run_json,
+    runs_table,
+    step_line,
+    value_text,
+    wait_line,
+)
+from tenuto.cli.report import NodeLine, Report, Step
+from tenuto.model.ids import RunId
+from tenuto.ports.store import RunRow
+
+SECOND = 1_000_000
+
+
+def shown(view: RenderableType, width: int = 120) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False).print(view)
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def report(*nodes: NodeLine, state: str = "running", **more: object) -> Report:
+    return Report(
+        run_id="run-1",
+        workflow="order",
+        version=1,
+        state=state,
+        key=None,
+        created_at=0,
+        ended_at=None,
+        now=5 * SECOND,
+        nodes=nodes,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def step(**changes: object) -> Step:
+    plain: dict[str, object] = {
+        "place": "a",
+        "node": "a",
+        "what": "attempt",
+        "result": "success",
+        "attempt": 1,
+        "started_at": SECOND,
+        "ended_at": 3 * SECOND,
+    }
+    return Step(**(plain | changes))  # type: ignore[arg-type]
+
+
+def test_the_live_view_says_what_each_node_does() -> None:
+    view = live_view(
+        report(
+            NodeLine(id="a", type="task", state="success", attempts=1, attempts_max=1),
+            NodeLine(
+                id="b", type="http", state="running", attempts=2, attempts_max=3, since=SECOND
+            ),
+            NodeLine(id="c", type="wait", state="waiting", waits_for="its time in 2s"),
+            NodeLine(id="d", type="task", state="dead", error={"code": "E", "message": "no"}),
+            NodeLine(id="e", type="task", state="pending", iteration=2),
+        ),
+        height=40,
+    )
+
+    assert [line.split() for line in shown(view)] == [
+        ["order", "run-1", "running", "5s"],
+        ["✓", "a", "success"],
+        ["●", "b", "running", "attempt", "2/3", "4s"],
+        ["…", "c", "waiting", "waits", "for", "its", "time", "in", "2s"],
+        ["✗", "d", "dead", "E:", "no"],
+        ["·", "e", "#2", "pending"],
+    ]
+
+
+def test_a_long_list_keeps_what_is_under_way_and_counts_the_rest() -> None:
+    nodes = [NodeLine(id=f"n{n}", type="task", state="pending") for n in range(50)]
+    nodes[40] = NodeLine(id="n40", type="task", state="running", since=0)
+
+    lines = shown(live_view(report(*nodes), height=8))
+
+    assert len(lines) == 7
+    assert any("n40" in line for line in lines)
+    assert lines[-1].strip() == "and 45 more nodes: 49 pending, 1 running"
+
+
+def test_the_outcome_shows_timeline_state_and_output() -> None:
+    over = report(
+        state="success",
+        timeline=(
+            step(result="failed", code="http.503"),
+            step(attempt=2, started_at=4 * SECOND, ended_at=4 * SECOND + 1_500),
+            step(place="w", what="wait", attempt=None),
+            step(place="", what="run", attempt=None, result="paused"),
+        ),
+        output={"total": 3},
+    )
+
+    assert [" ".join(line.split()) for line in shown(outcome_view(over))] == [
+        "start node attempt result took code",
+        "+1.000s a 1 failed 2s http.503",
+        "+4.000s a 2 success 1.5ms",
+        "+1.000s w wait success 2s",
+        "+1.000s (run) paused",
+        "",
+        "run run-1 success after 5s",
+        "output:",
+        "{",
+        '"total": 3',
+        "}",
+    ]
+
+
+def test_a_failed_run_shows_its_error_and_no_output() -> None:
+    over = report(state="failed", error={"code": "E", "message": "broke", "node": "a"})
+
+    assert shown(outcome_view(over)) == ["run run-1 failed after 5s", "error: E: broke (node a)"]
+
+
+def test_the_detail_names_quarantine_and_its_cure() -> None:
+    text = "\n".join(shown(detail_view(report(quarantine="event 3: boom"))))
+
+    assert "event 3: boom" in text
+    assert "run resume" in text
+
+
+def test_control_characters_in_data_never_reach_the_terminal() -> None:
+    evil = "a\x1b[31mred\r\nforged line\x00"
+
+    assert clean(evil) == "a\\x1b[31mred\\r\\nforged line\\x00"
+    assert "\x1b" not in "".join(shown(outcome_view(report(state="success", output={"k": evil}))))
+    assert failure_text({"code": "E", "message": evil}).count("\n") == 0
+
+
+def test_markup_in_data_is_only_text() -> None:
+    over = report(state="failed", error={"code": "[red]E[/red]", "message": "[/bold]"})
+
+    assert shown(outcome_view(over))[-1] == "error: [red]E[/red]: [/bold]"
+
+
+def test_failures_are_told_in_one_line() -> None:
+    assert [
+        failure_text(error)
+        for error in (None, {"code": "E", "message": ""}, {"code": "E", "message": "E"}, "odd")
+    ] == ["", "E", "E", "odd"]
+
+
+def test_a_huge_output_is_cut_and_says_where_the_rest_is() -> None:
+    lines = value_text("x" * 5_000).splitlines()
+
+    assert len(lines) == 2
+    assert lines[1] == "… 1002 characters more; -o json prints all"
+
+
+def test_the_plain_log_has_a_line_for_each_step() -> None:
+    lines = [
+        step_line(step(), 0),
+        step_line(step(result="failed", code="timeout", attempt=2), 0),
+        step_line(step(what="event", attempt=None), 0),
+        step_line(step(what="event", attempt=None, result="failed", code="timeout"), 0),
+        step_line(step(what="wait", attempt=None), 0),
+        step_line(step(place="", what="run", attempt=None, result="paused"), 0),
+        wait_line(NodeLine(id="w", type="wait", state="waiting", waits_for="time"), SECOND, 0),
+    ]
+
+    assert [" ".join(line.split()) for line in lines] == [
+        "+3.000s a attempt 1 success after 2s",
+        "+3.000s a attempt 2 failed after 2s: timeout",
+        "+3.000s a event received after 2s",
+        "+3.000s a no event after 2s: timeout",
+        "+3.000s a waited after 2s",
+        "+3.000s run paused",
+        "+1.000s w waits for time",
+    ]
+
+
+def test_the_list_of_runs_shows_age_and_marks_quarantine() -> None:
+    row = RunRow(
+        run_id=RunId("run-1"),
+        namespace="default",
+        workflow="order",
+        version=3,
+        definition="h",
+        key="k",
+        state="running",
+        paused=True,
+        created_at=SECOND,
+        ended_at=None,
+        quarantine="why",
+    )
+
+    lines = [" ".join(line.split()) for line in shown(runs_table([row], 4 * SECOND))]
+
+    assert lines == [
+        "run workflow state key age lasted",
+        "run-1 order v3 paused quarantined k 3s",
+    ]
+    assert run_json(row)["state"] == "paused"

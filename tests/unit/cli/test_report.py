@@ -1,0 +1,346 @@
+"""Reports are made from rows and events as they stand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tenuto.adapters.cel import CelParser
+from tenuto.cli.report import (
+    Known,
+    NodeLine,
+    Report,
+    Step,
+    make_report,
+    make_timeline,
+    node_of,
+    quoted,
+    report_json,
+    send_command,
+)
+from tenuto.dsl.compile import load
+from tenuto.machine import events
+from tenuto.machine.snapshot import OpenedWait, Snapshot, Task, Timer
+from tenuto.model.graph import Graph
+from tenuto.model.ids import LeaseId, MessageId, Place, RunId, WorkerId
+from tenuto.model.payload import Text
+from tenuto.model.states import RunState, TaskState
+from tenuto.ports.reads import RunDetail, WorkerRow
+from tenuto.ports.store import LeaseRow, RunRow
+
+SECOND = 1_000_000
+RUN = RunId("01939d6e-0000-7000-8000-00000000abcd")
+DEFINITION = """
+name: order
+nodes:
+  charge: {type: task, task: pay.charge, retry: {max_attempts: 3}}
+  pause: {type: wait, for: 10m, needs: [charge]}
+  approval: {type: wait_for_event, event: order.approved, key: "${input.id}", timeout: 2d,
+    needs: [charge]}
+"""
+
+
+def graph() -> Graph:
+    loaded = load(DEFINITION, file="order.yaml", parser=CelParser())
+    assert loaded.graph is not None, loaded.findings
+    return loaded.graph
+
+
+def task(**changes: object) -> Task:
+    plain = Task(
+        place=Place("charge"),
+        node=0,
+        name="pay.charge",
+        queue="default",
+        priority=0,
+        state=TaskState.PENDING,
+        attempt=1,
+        lost=0,
+        input_seq=1,
+        timeout_us=None,
+        heartbeat_us=None,
+        queue_timeout_us=None,
+        total_until=None,
+        queue_until=None,
+        held=False,
+        ended_lease=None,
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+LEASE = LeaseRow(
+    lease_id=LeaseId("l"),
+    worker=WorkerId("w-1"),
+    leased_at=2 * SECOND,
+    lease_until=12 * SECOND,
+    attempt_until=None,
+    heartbeat_until=None,
+)
+
+
+def detail(nodes: bytes, *, state: RunState = RunState.RUNNING, **more: object) -> RunDetail:
+    plain = RunDetail(
+        run=RunRow(
+            run_id=RUN,
+            namespace="default",
+            workflow="order",
+            version=1,
+            definition="hash",
+            key=None,
+            state=state,
+            paused=False,
+            created_at=SECOND,
+            ended_at=None,
+        ),
+        snapshot=Snapshot(
+            run_id=RUN,
+            seq=1,
+            at=SECOND,
+            state=state,
+            paused=False,
+            epoch=1,
+            nodes=nodes,
+            edges=b"--",
+            passes=(),
+            live=1,
+        ),
+        tasks=(),
+        timers=(),
+        waits=(),
+        ready=(),
+    )
+    return replace(plain, **more)  # type: ignore[arg-type]
+
+
+def line(found: RunDetail, node: str, known: Known) -> NodeLine:
+    report = make_report(graph(), found, known)
+    return next(each for each in report.nodes if each.id == node)
+
+
+def worker(*names: str, queues: tuple[str, ...] = ("*",)) -> WorkerRow:
+    return WorkerRow(
+        id="w-1", queues=queues, names=names, capacity=1, busy=0, lag_us=0, seen_at=SECOND
+    )
+
+
+def test_a_leased_task_is_running_since_its_lease() -> None:
+    found = line(detail(b"a..", tasks=((task(), LEASE),)), "charge", Known())
+
+    assert (found.state, found.since, found.attempts, found.attempts_max) == (
+        "running",
+        2 * SECOND,
+        1,
+        3,
+    )
+    assert found.waits_for == ""
+
+
+def test_a_task_that_nobody_knows_says_what_it_waits_for() -> None:
+    waiting = detail(b"a..", tasks=((task(), None),))
+
+    assert line(waiting, "charge", Known()).waits_for == "a worker that has `pay.charge`"
+    assert line(waiting, "charge", Known(workers=[worker("http")])).waits_for == (
+        "a worker that has `pay.charge`"
+    )
+    assert line(waiting, "charge", Known(workers=[worker("pay.charge")])).waits_for == ""
+
+
+def test_a_task_whose_queue_nobody_serves_says_so() -> None:
+    waiting = detail(b"a..", tasks=((task(queue="warehouse"), None),))
+    known = Known(workers=[worker("pay.charge", queues=("default",))])
+
+    assert line(waiting, "charge", known).waits_for == (
+        "a worker of the queue `warehouse` that has `pay.charge`"
+    )
+
+
+def test_a_retry_says_when_the_next_attempt_comes() -> None:
+    found = line(
+        detail(
+            b"a..",
+            tasks=((task(state=TaskState.RETRY, attempt=2), None),),
+            timers=(Timer(Place("charge"), events.TimerKind.BACKOFF, 5 * SECOND, 3),),
+        ),
+        "charge",
+        Known(now=3 * SECOND),
+    )
+
+    assert (found.state, found.attempts, found.waits_for) == ("retry", 1, "attempt 2 in 2s")
+
+
+def test_a_paused_run_says_so_at_its_tasks_and_as_its_state() -> None:
+    waiting = detail(b"a..", tasks=((task(), None),))
+    paused = replace(waiting, run=replace(waiting.run, paused=True))
+
+    report = make_report(graph(), paused, Known(workers=[worker("pay.charge")]))
+
+    assert report.state == "paused"
+    assert report.nodes[0].waits_for == "the run to be resumed"
+
+
+def test_a_wait_says_how_long_it_takes() -> None:
+    found = line(
+        detail(b"sa.", timers=(Timer(Place("pause"), events.TimerKind.WAIT, 603 * SECOND, 2),)),
+        "pause",
+        Known(now=3 * SECOND, history=[(2, events.RunStarted(at=2 * SECOND))]),
+    )
+
+    assert (found.state, found.since, found.waits_for) == (
+        "waiting",
+        2 * SECOND,
+        "its time in 10m00s",
+    )
+
+
+def test_a_wait_for_an_event_names_the_command_that_sends_it() -> None:
+    waiting = detail(
+        b"s.a",
+        waits=(OpenedWait(Place("approval"), "order.approved", "o 1", 2, 2 * SECOND),),
+        timers=(Timer(Place("approval"), events.TimerKind.EVENT, 62 * SECOND, 2),),
+    )
+
+    assert line(waiting, "approval", Known(now=2 * SECOND, database="my.db")).waits_for == (
+        "event order.approved key 'o 1', at most in 1m00s "
+        "(tenuto event send order.approved --key 'o 1' --database my.db)"
+    )
+
+
+def test_a_finished_run_waits_for_nothing() -> None:
+    over = detail(b"a..", state=RunState.CANCELLED, tasks=((task(), None),))
+
+    assert make_report(graph(), over, Known()).waits == ()
+
+
+def test_a_dead_node_shows_its_error() -> None:
+    known = Known(errors={"charge": {"code": "http.503", "message": "no"}})
+
+    assert line(detail(b"x.."), "charge", known).error == {"code": "http.503", "message": "no"}
+
+
+def test_the_timeline_lists_attempts_waits_and_requests_by_their_start() -> None:
+    history: list[tuple[int, events.Event]] = [
+        (1, events.RunStarted(at=1)),
+        (2, _failed(at=9, leased_at=4)),
+        (3, events.LeaseExpired(
+            at=30, place=Place("a"), attempt=2, lease_id=LeaseId("k"),
+            worker=WorkerId("w"), leased_at=20,
+        )),
+        (4, events.EventReceived(
+            at=50, place=Place("e.2"), version=1, message_id=MessageId("m"), payload=Text(2)
+        )),
+        (5, events.TimerFired(at=60, place=Place("w"), kind=events.TimerKind.WAIT, version=3)),
+        (6, events.TimerFired(at=61, place=Place("a"), kind=events.TimerKind.BACKOFF, version=2)),
+        (7, events.CancelRequested(at=70)),
+    ]  # fmt: skip
+
+    made = make_timeline(history, [(task(state=TaskState.CANCELLED, attempt=3), LEASE)])
+
+    assert [
+        (s.place, s.what, s.attempt, s.result, s.code, s.started_at, s.ended_at) for s in made
+    ] == [
+        ("e.2", "event", None, "success", None, 1, 50),
+        ("a", "attempt", 1, "failed", "http.503", 4, 9),
+        ("a", "attempt", 2, "lost", "lease_lost", 20, 30),
+        ("w", "wait", None, "success", None, 30, 60),
+        ("", "run", None, "cancel requested", None, 70, 70),
+        ("charge", "attempt", 3, "cancelled", None, 2 * SECOND, None),
+    ]
+    assert made[0].node == "e"
+
+
+def test_a_passed_deadline_is_a_failed_attempt_with_its_code() -> None:
+    passed = events.DeadlinePassed(
+        at=9, place=Place("a"), attempt=1, deadline=events.Deadline.QUEUE, lease_id=None, draw=0.0
+    )
+
+    [step] = make_timeline([(1, passed)])
+
+    assert (step.result, step.code, step.started_at, step.ended_at) == (
+        "failed",
+        "queue_timeout",
+        None,
+        9,
+    )
+
+
+def test_an_event_that_never_came_is_a_timeout() -> None:
+    fired = events.TimerFired(at=9, place=Place("e"), kind=events.TimerKind.EVENT, version=1)
+
+    [step] = make_timeline([(1, events.RunStarted(at=3)), (2, fired)])
+
+    assert (step.what, step.result, step.code, step.started_at) == ("event", "failed", "timeout", 3)
+
+
+def test_a_report_is_json_with_times_relative_to_the_start() -> None:
+    report = Report(
+        run_id="r",
+        workflow="w",
+        version=2,
+        state="success",
+        key="k",
+        created_at=SECOND,
+        ended_at=3 * SECOND,
+        now=9 * SECOND,
+        nodes=(NodeLine(id="a", type="task", state="success", attempts=1),),
+        timeline=(
+            Step(
+                place="a",
+                node="a",
+                what="attempt",
+                result="success",
+                attempt=1,
+                started_at=2 * SECOND,
+                ended_at=3 * SECOND,
+                worker="w-1",
+            ),
+        ),
+        output={"x": 1},
+    )
+
+    made = report_json(report)
+
+    assert made["lasted_us"] == 2 * SECOND
+    assert made["created_at"] == "1970-01-01T00:00:01.000Z"
+    assert made["timeline"] == [
+        {
+            "place": "a",
+            "node": "a",
+            "what": "attempt",
+            "attempt": 1,
+            "result": "success",
+            "code": None,
+            "worker": "w-1",
+            "start_us": SECOND,
+            "duration_us": SECOND,
+        }
+    ]
+
+
+def test_a_place_names_its_node() -> None:
+    places = ("charge", "poll.3", "poll.3.1", "each[2]", "a~2", "")
+
+    assert [node_of(place) for place in places] == ["charge", "poll", "poll", "each", "a", ""]
+
+
+def test_words_are_quoted_for_the_shell_where_they_must_be() -> None:
+    assert [quoted(word) for word in ("o-1", "a b", "it's", "", "$x")] == [
+        "o-1",
+        "'a b'",
+        """'it'"'"'s'""",
+        "''",
+        "'$x'",
+    ]
+    assert send_command("e", "k", "") == "tenuto event send e --key k"
+
+
+def _failed(*, at: int, leased_at: int) -> events.AttemptFailed:
+    return events.AttemptFailed(
+        at=at,
+        place=Place("a"),
+        attempt=1,
+        lease_id=LeaseId("l"),
+        code="http.503",
+        error=Text(2),
+        draw=0.5,
+        worker=WorkerId("w"),
+        leased_at=leased_at,
+    )

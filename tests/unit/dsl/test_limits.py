@@ -1,0 +1,65 @@
+"""The table of bounds, and that the door holds the bounds that it prints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tenuto.adapters.cel import CelParser
+from tenuto.dsl.compile import load
+from tenuto.dsl.limits import LIMITS, as_markdown
+from tenuto.model.definition import DEFINITION_MAX, NODES_MAX
+
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "limits.md"
+PARSER = CelParser()
+
+
+def codes(text: str) -> list[str]:
+    return [str(finding.code) for finding in load(text, file="a.yaml", parser=PARSER).findings]
+
+
+def test_the_table_in_the_docs_is_the_table() -> None:
+    found = re.search(r"<!-- limits -->\n(.*?)\n<!-- end -->", DOCS.read_text(), re.DOTALL)
+
+    assert found is not None
+    assert as_markdown() == found[1], (
+        "print it: python -c 'from tenuto.dsl.limits import as_markdown; print(as_markdown())'"
+    )
+    assert f"{DEFINITION_MAX:,} bytes of UTF-8" in {limit.bound for limit in LIMITS}
+
+
+def test_the_largest_file_is_accepted() -> None:
+    head = "name: a\nnodes: {a: {type: fork}}\n# "
+
+    assert codes(head + "x" * (DEFINITION_MAX - len(head))) == []
+
+
+def test_size_is_counted_in_bytes() -> None:
+    head = "name: a\nnodes: {a: {type: fork}}\n# "
+
+    assert codes(head + "é" * (DEFINITION_MAX // 2)) == ["too_large"]
+
+
+def test_the_most_nodes_are_accepted_in_one_chain() -> None:
+    text = "name: a\nnodes:\n  n0: {type: fork}\n" + "".join(
+        f"  n{n}: {{type: fork, needs: n{n - 1}}}\n" for n in range(1, NODES_MAX)
+    )
+
+    assert codes(text) == []
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "retry: {max_attempts: 1000000, factor: 1000, initial: 0s, max: 3660d}",
+        "priority: 1000",
+        "priority: -1000",
+        "queue: " + "q" * 100,
+        "timeout: 3660d",
+        "params: {a: 9223372036854775807, b: -9223372036854775808}",
+    ],
+)
+def test_the_bounds_themselves_are_accepted(keys: str) -> None:
+    assert codes(f"name: a\nnodes: {{a: {{type: task, task: t, {keys}}}}}\n") == []

@@ -1,0 +1,81 @@
+"""Services start in order, stop in reverse, and one that crashes ends all."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tenuto.runtime.service import pause, serve
+
+
+class Recorder:
+    """A service that writes down what happens to it."""
+
+    def __init__(
+        self, name: str, story: list[str], *, crash: bool = False, deaf: bool = False
+    ) -> None:
+        self._name = name
+        self._story = story
+        self._crash = crash
+        self._deaf = deaf
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        self._story.append(f"{self.name} starts")
+        try:
+            if self._crash:
+                raise ZeroDivisionError(self.name)
+            await stopping.wait()
+            if self._deaf:
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self._story.append(f"{self.name} is cancelled")
+            raise
+        self._story.append(f"{self.name} stops")
+
+
+async def run(services: list[Recorder], *, grace_us: int = 60_000_000) -> None:
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(serve(services, stop=stop, grace_us=grace_us))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        stop.set()
+
+
+async def test_the_last_to_start_is_the_first_to_stop() -> None:
+    story: list[str] = []
+
+    await run([Recorder(name, story) for name in "abc"])
+
+    assert story == ["a starts", "b starts", "c starts", "c stops", "b stops", "a stops"]
+
+
+async def test_one_that_does_not_stop_in_its_grace_is_cancelled_and_the_others_stop_well() -> None:
+    story: list[str] = []
+
+    await run([Recorder("a", story), Recorder("b", story, deaf=True)], grace_us=1_000)
+
+    assert story == ["a starts", "b starts", "b is cancelled", "a stops"]
+
+
+async def test_a_crash_cancels_all_others_and_is_told() -> None:
+    story: list[str] = []
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await run([Recorder("a", story), Recorder("b", story, crash=True)])
+
+    assert caught.group_contains(ZeroDivisionError)
+    assert "a is cancelled" in story
+
+
+async def test_a_pause_ends_early_when_it_is_time_to_stop() -> None:
+    stopping = asyncio.Event()
+
+    assert await pause(stopping, 1) is True
+    asyncio.get_running_loop().call_soon(stopping.set)
+    assert await pause(stopping, 3_600_000_000) is False

@@ -1,0 +1,79 @@
+"""The loop where coroutines of the user run: its begin and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from tests.support.worker import a_crew
+
+
+def thread_names() -> list[str]:
+    return [thread.name for thread in threading.enumerate()]
+
+
+async def test_its_thread_starts_with_the_first_coroutine_and_ends_with_the_executor() -> None:
+    async def later() -> list[str]:
+        return thread_names()
+
+    def plain() -> list[str]:
+        return thread_names()
+
+    async with a_crew({"later": later, "plain": plain}) as crew:
+        before = await crew.gateway.output(crew.gateway.offer("plain"))
+        during = await crew.gateway.output(crew.gateway.offer("later"))
+
+    assert "tenuto-user" not in before  # type: ignore[operator]
+    assert "tenuto-user" in during  # type: ignore[operator]
+    assert "tenuto-user" not in thread_names()
+
+
+async def test_closing_cancels_what_runs_and_waits_for_its_clean_up() -> None:
+    begun, cleaned = threading.Event(), threading.Event()
+
+    async def endless() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            cleaned.set()
+
+    async with a_crew({"endless": endless}) as crew:
+        crew.gateway.offer("endless")
+        await asyncio.to_thread(begun.wait)
+        await crew.user.close()
+
+        assert cleaned.is_set()
+
+
+async def test_closing_a_loop_that_was_given_leaves_that_loop_running() -> None:
+    async def later() -> int:
+        return 1
+
+    here = asyncio.get_running_loop()
+    async with a_crew({"later": later}, loop=here) as crew:
+        await crew.gateway.output(crew.gateway.offer("later"))
+
+    assert here.is_running()
+    await asyncio.sleep(0)
+
+
+async def test_a_task_that_user_code_left_behind_is_cancelled_at_the_end() -> None:
+    ended = threading.Event()
+    kept: list[asyncio.Task[None]] = []
+
+    async def background() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def spawns() -> None:
+        kept.append(asyncio.create_task(background()))
+        await asyncio.sleep(0)
+
+    async with a_crew({"spawns": spawns}) as crew:
+        await crew.gateway.output(crew.gateway.offer("spawns"))
+
+    assert ended.is_set()

@@ -1,0 +1,157 @@
+"""Task functions by name, their arguments, and what is said when something does not fit."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from tenuto.worker.registry import InvalidTask, Registry, TaskError, UnknownTask
+
+
+def ship(order: str, *, fast: bool = False) -> str:
+    return f"{order} {fast}"
+
+
+def test_a_function_is_known_by_its_own_name_and_stays_itself() -> None:
+    registry = Registry()
+
+    assert registry.add(ship) is ship
+    assert registry.names() == ("ship",)
+    assert registry.get("ship").function is ship
+
+
+def test_it_may_be_given_another_name() -> None:
+    registry = Registry()
+    registry.add(ship, name="parcels.ship")
+
+    assert registry.names() == ("parcels.ship",)
+    assert registry.signature("parcels.ship") == "(order: 'str', *, fast: 'bool' = False) -> 'str'"
+
+
+def test_names_are_sorted() -> None:
+    registry = Registry()
+    for name in ("c", "a", "b"):
+        registry.add(ship, name=name)
+
+    assert registry.names() == ("a", "b", "c")
+
+
+def test_two_functions_of_one_name_are_refused_with_both_places() -> None:
+    registry = Registry()
+    registry.add(ship)
+
+    def other() -> None: ...
+
+    with pytest.raises(InvalidTask, match=r"two tasks are named 'ship': .*\.ship and .*other"):
+        registry.add(other, name="ship")
+
+
+def test_the_same_function_may_be_registered_again() -> None:
+    registry = Registry()
+    registry.add(ship)
+    registry.add(ship)
+
+    assert registry.names() == ("ship",)
+
+
+def test_an_unknown_name_says_what_was_probably_meant() -> None:
+    registry = Registry()
+    registry.add(ship, name="parcels.ship")
+
+    with pytest.raises(UnknownTask, match=r"no task 'parcel.ship'; did you mean 'parcels.ship'\?"):
+        registry.get("parcel.ship")
+    assert registry.find("parcel.ship") is None
+
+
+@pytest.mark.parametrize("name", ["", "two words", "a/b", "x" * 201, "http", "a\n"])
+def test_a_name_that_could_not_be_written_or_is_the_engines_is_refused(name: str) -> None:
+    with pytest.raises(InvalidTask):
+        Registry().add(ship, name=name)
+
+
+def test_parameters_that_cannot_be_given_by_keyword_are_refused() -> None:
+    def odd(order: str, /) -> None: ...
+
+    with pytest.raises(InvalidTask, match="'order' by position only"):
+        Registry().add(odd)
+
+
+def test_generators_are_refused() -> None:
+    def many() -> Iterator[int]:
+        yield 1
+
+    async def many_later() -> AsyncIterator[int]:
+        yield 1
+
+    for function in (many, many_later):
+        with pytest.raises(InvalidTask, match="generator"):
+            Registry().add(function)
+
+
+def test_a_function_without_a_readable_signature_is_refused() -> None:
+    with pytest.raises(InvalidTask, match="no signature"):
+        Registry().add(type, name="x")
+
+
+@pytest.mark.parametrize(
+    ("params", "misfit"),
+    [
+        ({"order": "A"}, None),
+        ({"order": "A", "fast": True}, None),
+        ({}, "task ship(order: 'str', *, fast: 'bool' = False) -> 'str' needs 'order'"),
+        (
+            {"order": "A", "fsat": True},
+            (
+                "task ship(order: 'str', *, fast: 'bool' = False) -> 'str'"
+                " has no parameter 'fsat'; did you mean 'fast'?"
+            ),
+        ),
+        ([1], "task 'ship' takes keyword arguments; its params are no mapping"),
+        (None, "task 'ship' takes keyword arguments; its params are no mapping"),
+    ],
+)
+def test_params_are_keyword_arguments_and_a_misfit_names_the_argument(
+    params: object, misfit: str | None
+) -> None:
+    registry = Registry()
+    registry.add(ship)
+
+    assert registry.get("ship").misfit(params) == misfit
+
+
+def test_a_function_with_open_keywords_takes_any_but_needs_its_own() -> None:
+    def open_ended(a: int, **rest: Any) -> None: ...
+
+    registry = Registry()
+    registry.add(open_ended)
+    task = registry.get("open_ended")
+
+    assert task.misfit({"a": 1, "b": 2}) is None
+    assert "needs 'a'" in str(task.misfit({"b": 2}))
+
+
+def test_async_is_seen_through_partials_and_callable_objects() -> None:
+    async def later(a: int) -> None: ...
+
+    class Callable:
+        async def __call__(self, a: int) -> None: ...
+
+    registry = Registry()
+    registry.add(functools.partial(later, a=1), name="partial")
+    registry.add(Callable(), name="object")
+    registry.add(functools.partial(ship, "A"), name="sync")
+
+    assert registry.get("partial").is_async
+    assert registry.get("object").is_async
+    assert not registry.get("sync").is_async
+
+
+def test_a_task_error_says_its_code_and_message() -> None:
+    error = TaskError("out_of_stock", "none left", details={"left": 0}, retryable=False)
+
+    assert str(error) == "out_of_stock: none left"
+    assert str(TaskError("out_of_stock")) == "out_of_stock"
+    assert (error.details, error.retryable) == ({"left": 0}, False)

@@ -1,0 +1,444 @@
+"""The runner over a gateway in memory: slots, batches, fences, verdicts, drain, trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from tests.support.gateway import MemoryGateway
+from tests.support.worker import a_crew, turns_until
+
+from tenuto.ports.gateway import Failed, Lease, Result, Success
+from tenuto.worker.context import current
+
+
+async def double(x: int = 1) -> int:
+    return 2 * x
+
+
+class Held:
+    """An executor whose attempts end when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[Lease] = []
+        self.stopped: list[Lease] = []
+        self.go = asyncio.Event()
+        self._changed = asyncio.Event()
+
+    async def execute(self, lease: Lease) -> Result:
+        self.begun.append(lease)
+        self._changed.set()
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.stopped.append(lease)
+            self._changed.set()
+            raise
+        return Success(output="1")
+
+    async def until(self, *, begun: int = 0, stopped: int = 0) -> None:
+        while len(self.begun) < begun or len(self.stopped) < stopped:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+async def test_a_task_is_run_and_its_result_reported() -> None:
+    async with a_crew({"double": double}) as crew:
+        lease = crew.gateway.offer("double", {"x": 21})
+
+        assert await crew.gateway.output(lease) == 42
+
+
+async def test_it_never_holds_more_leases_than_it_has_slots() -> None:
+    held = Held()
+    async with a_crew(executors={"held": held}, capacity=3) as crew:
+        leases = [crew.gateway.offer("held") for _ in range(7)]
+        await held.until(begun=3)
+
+        assert len(crew.gateway.held) == 3
+        held.go.set()
+        for lease in leases:
+            await crew.gateway.result(lease)
+        assert max(crew.gateway.asked) <= 3
+        assert max(crew.gateway.wants) <= 3
+
+
+async def test_results_of_one_turn_go_in_one_report_that_asks_for_as_many_tasks() -> None:
+    held = Held()
+    async with a_crew(executors={"held": held}, capacity=5) as crew:
+        for _ in range(5):
+            crew.gateway.offer("held")
+        await held.until(begun=5)
+        held.go.set()
+        await crew.gateway.until(lambda: len(crew.gateway.results) == 5)
+
+        assert [len(reports) for reports in crew.gateway.reports] == [5]
+        assert crew.gateway.wants == [5]
+
+
+async def test_results_gather_while_a_report_is_under_way() -> None:
+    async with a_crew({"double": double}, capacity=10) as crew:
+        gateway = crew.gateway
+        gateway.hold.clear()
+        first = gateway.offer("double")
+        await gateway.reported.wait()
+        later = [gateway.offer("double", {"x": x}) for x in range(6)]
+        await turns_until(lambda: len(crew.runner._finished) == 7)
+        gateway.hold.set()
+        for lease in [first, *later]:
+            await gateway.result(lease)
+
+        assert [len(reports) for reports in gateway.reports] == [1, 6]
+
+
+async def test_a_task_that_a_report_made_ready_comes_with_its_answer() -> None:
+    async with a_crew({"double": double}, capacity=1) as crew:
+        first = crew.gateway.offer("double")
+        second = crew.gateway.offer("double", after=first)
+        await crew.gateway.result(second)
+
+        assert crew.gateway.calls.count("lease") <= 2  # the first task, and perhaps after the last
+        assert crew.gateway.wants[0] == 1
+
+
+async def test_a_result_is_kept_until_the_gateway_takes_it() -> None:
+    async with a_crew({"double": double}) as crew:
+        gateway = crew.gateway
+        gateway.down = {"report"}
+        lease = gateway.offer("double", {"x": 4})
+        await gateway.until(lambda: gateway.calls.count("report") >= 3)
+        gateway.down = set()
+
+        assert await gateway.output(lease) == 8
+        assert all(reports == gateway.reports[0] for reports in gateway.reports)
+
+
+async def test_it_goes_on_after_the_gateway_was_unavailable_for_leases() -> None:
+    gateway = MemoryGateway()
+    gateway.down = {"lease", "register"}
+    async with a_crew({"double": double}, gateway=gateway) as crew:
+        lease = gateway.offer("double")
+        await gateway.until(lambda: gateway.calls.count("register") >= 2)
+        gateway.down = {"lease"}
+        await gateway.until(lambda: gateway.calls.count("lease") >= 2)
+        gateway.down = set()
+
+        assert await crew.gateway.output(lease) == 2
+
+
+async def test_a_stale_report_is_dropped_and_its_slot_is_free_again() -> None:
+    async with a_crew({"double": double}, capacity=1) as crew:
+        lost = crew.gateway.offer("double")
+        crew.gateway.lost.add(lost.lease_id)
+        kept = crew.gateway.offer("double")
+        await crew.gateway.result(kept)
+
+        assert lost.task_id not in crew.gateway.results
+        assert sum(len(reports) for reports in crew.gateway.reports) == 2
+
+
+@pytest.mark.parametrize("verdict", ["cancelled", "lost"])
+async def test_work_is_stopped_when_a_heartbeat_says_that_its_lease_is_gone(verdict: str) -> None:
+    held = Held()
+    async with a_crew(executors={"held": held}, lease_us=150_000) as crew:
+        lease = crew.gateway.offer("held")
+        await held.until(begun=1)
+        getattr(crew.gateway, verdict).add(lease.lease_id)
+        await held.until(stopped=1)
+        await turns_until(lambda: not crew.runner.holds(lease.lease_id))
+
+        assert crew.gateway.reports == []
+
+
+async def test_heartbeats_keep_leases_alive_in_one_call_for_all() -> None:
+    held = Held()
+    async with a_crew(executors={"held": held}, lease_us=150_000) as crew:
+        leases = [crew.gateway.offer("held") for _ in range(3)]
+        await held.until(begun=3)
+        await crew.gateway.until(lambda: len(crew.gateway.beats) >= 6)  # two lengths of a lease
+        held.go.set()
+        for lease in leases:
+            assert isinstance(await crew.gateway.result(lease), Success)
+
+        assert len(crew.gateway.beats[-1]) == 3
+        assert crew.gateway.loads[-1].busy == 3
+        assert held.stopped == []
+
+
+async def test_work_is_stopped_when_its_lease_runs_out_without_an_answer() -> None:
+    held = Held()
+    async with a_crew(executors={"held": held}, lease_us=150_000) as crew:
+        crew.gateway.down = {"heartbeat"}
+        lease = crew.gateway.offer("held")
+        await held.until(stopped=1)
+        crew.gateway.down = set()
+        other = crew.gateway.offer("held")
+        held.go.set()
+        await crew.gateway.result(other)
+
+        assert lease.task_id not in crew.gateway.results
+        assert not crew.runner.holds(lease.lease_id)
+
+
+async def test_a_finished_result_is_not_fenced() -> None:
+    async with a_crew({"double": double}, lease_us=100_000) as crew:
+        crew.gateway.down = {"report", "heartbeat"}
+        lease = crew.gateway.offer("double")
+        await crew.gateway.until(lambda: crew.gateway.calls.count("heartbeat") >= 6)
+        crew.gateway.down = set()
+
+        assert await crew.gateway.output(lease) == 2
+
+
+async def test_a_lease_that_came_after_a_long_wait_is_confirmed_before_work_begins() -> None:
+    """Counted from its request it would be over already; nothing may start on a lease that is gone."""
+    held = Held()
+    async with a_crew(executors={"held": held}, lease_us=90_000) as crew:
+        await crew.gateway.until(lambda: crew.gateway.loads)  # the request waits for three beats
+        lost, good = crew.gateway.offer("held"), crew.gateway.offer("held")
+        crew.gateway.lost.add(lost.lease_id)
+        await held.until(begun=1)
+        await turns_until(lambda: not crew.runner.holds(lost.lease_id))
+
+        assert held.begun == [good]
+
+
+async def test_an_attempt_that_outlives_its_time_fails_with_timeout() -> None:
+    held = Held()
+    async with a_crew(executors={"held": held}) as crew:
+        lease = crew.gateway.offer("held", attempt_us=30_000)
+        failure = await crew.gateway.failure(lease)
+
+        assert (failure.code, failure.message) == ("timeout", "no result within 30ms")
+        assert failure.retryable
+        assert held.stopped == [lease]
+
+
+async def test_a_fault_of_an_executor_is_one_attempts_failure() -> None:
+    class Broken:
+        async def execute(self, lease: Lease) -> Result:
+            raise ZeroDivisionError("ours")
+
+    async with a_crew({"double": double}, executors={"broken": Broken()}) as crew:
+        broken, sound = crew.gateway.offer("broken"), crew.gateway.offer("double")
+
+        assert (await crew.gateway.failure(broken)).code == "internal"
+        assert await crew.gateway.output(sound) == 2
+
+
+async def test_draining_finishes_what_runs_takes_nothing_new_and_leaves() -> None:
+    held = Held()
+    async with a_crew(executors={"held": held}) as crew:
+        lease = crew.gateway.offer("held")
+        await held.until(begun=1)
+        crew.stopping.set()
+        await asyncio.sleep(0)
+        late = crew.gateway.offer("held")
+        held.go.set()
+        await crew.stop()
+
+        assert isinstance(crew.gateway.results[lease.task_id], Success)
+        assert list(crew.gateway.tasks) == [late]
+        assert crew.gateway.wants == [0]
+        assert crew.gateway.calls[-1] == "leave"
+
+
+async def test_draining_releases_what_does_not_end_in_time() -> None:
+    held = Held()
+    async with a_crew(executors={"held": held}, drain_us=1) as crew:
+        leases = [crew.gateway.offer("held") for _ in range(2)]
+        await held.until(begun=2)
+        await crew.stop()
+
+        assert sorted(crew.gateway.released) == sorted(lease.task_id for lease in leases)
+        assert held.stopped == leases
+        assert crew.gateway.reports == []
+        assert crew.gateway.calls[-1] == "leave"
+
+
+async def test_work_that_cannot_be_stopped_is_not_released() -> None:
+    """Somebody else would start it while it still runs here; its lease ends by itself."""
+    begun, go = threading.Event(), threading.Event()
+
+    def stubborn() -> None:
+        begun.set()
+        go.wait()
+
+    async with a_crew({"stubborn": stubborn}, drain_us=1) as crew:
+        crew.gateway.offer("stubborn")
+        await asyncio.to_thread(begun.wait)
+        await crew.stop()
+        go.set()
+
+        assert crew.gateway.released == []
+        assert crew.gateway.calls[-1] == "leave"
+
+
+async def test_an_answer_that_comes_during_the_drain_is_given_back() -> None:
+    held = Held()
+    async with a_crew({"double": double}, executors={"held": held}, capacity=2) as crew:
+        gateway = crew.gateway
+        gateway.hold.clear()
+        first = gateway.offer("double")
+        eager = gateway.offer("held", after=first)
+        await gateway.reported.wait()
+        crew.stopping.set()
+        await asyncio.sleep(0)
+        gateway.hold.set()
+        await crew.stop()
+
+        assert gateway.released == [eager.task_id]
+        assert held.begun == []
+
+
+async def test_a_function_that_outlives_its_timeout_keeps_its_next_attempt_waiting() -> None:
+    running, most, go = 0, 0, threading.Event()
+    begun = threading.Semaphore(0)
+
+    def slow() -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        begun.release()
+        if current().attempt == 1:
+            go.wait()
+        running -= 1
+        return "done"
+
+    async with a_crew({"slow": slow}) as crew:
+        first = crew.gateway.offer("slow", place="n", attempt_us=50_000)
+        await asyncio.to_thread(begun.acquire)
+        assert (await crew.gateway.failure(first)).code == "timeout"
+        crew.gateway.results.clear()
+
+        second = crew.gateway.offer("slow", place="n", attempt=2)
+        await crew.gateway.until(lambda: second.lease_id in crew.gateway.held)
+        await asyncio.sleep(0)
+        assert not begun.acquire(blocking=False)
+        go.set()
+
+        assert await crew.gateway.output(second) == "done"
+        assert most == 1
+
+
+async def test_an_attempt_whose_turn_does_not_come_in_its_time_is_given_back_unburned() -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        go.wait()
+
+    async with a_crew({"slow": slow}) as crew:
+        first = crew.gateway.offer("slow", place="n", attempt_us=50_000)
+        await asyncio.to_thread(begun.wait)
+        assert (await crew.gateway.failure(first)).code == "timeout"
+        second = crew.gateway.offer("slow", place="n", attempt=2, attempt_us=50_000)
+        await crew.gateway.until(lambda: crew.gateway.released)
+        go.set()
+
+        assert crew.gateway.released == [second.task_id]
+        assert crew.gateway.attempts == [(first.task_id, 1)]
+
+
+async def test_a_coroutine_that_blocks_for_two_leases_delays_only_its_neighbours() -> None:
+    """User code has no share in the engine's loop: heartbeats go on, and so do other executors."""
+    blocked, go = threading.Event(), threading.Event()
+
+    async def blocking() -> str:
+        blocked.set()
+        go.wait()
+        return "kept its lease"
+
+    class Elsewhere:
+        async def execute(self, lease: Lease) -> Result:
+            return Success(output="2")
+
+    async with a_crew(
+        {"blocking": blocking, "double": double},
+        executors={"http": Elsewhere()},
+        lease_us=120_000,
+    ) as crew:
+        gateway = crew.gateway
+        lease = gateway.offer("blocking")
+        await asyncio.to_thread(blocked.wait)
+        neighbour, other = gateway.offer("double"), gateway.offer("http")
+        await gateway.until(lambda: len(gateway.beats) >= 7)  # more than two leases
+
+        assert await gateway.output(other) == 2
+        assert neighbour.task_id not in gateway.results
+        go.set()
+        assert await gateway.output(lease) == "kept its lease"
+        assert await gateway.output(neighbour) == 2
+
+
+async def test_a_tasks_own_heartbeat_travels_with_the_next_beat() -> None:
+    go = threading.Event()
+
+    def alive() -> None:
+        current().heartbeat()
+        go.wait()
+
+    async with a_crew({"alive": alive}) as crew:
+        crew.gateway.offer("alive", heartbeat_us=60_000)  # beats come sooner than for the lease
+        await crew.gateway.until(lambda: len(crew.gateway.beats) >= 3)
+        go.set()
+
+        told = [beat.alive for beats in crew.gateway.beats for beat in beats]
+        assert True in told
+        assert not told[-1]
+
+
+async def test_a_task_unknown_here_fails_and_says_what_was_probably_meant() -> None:
+    async with a_crew({"double": double}) as crew:
+        failure = await crew.gateway.failure(crew.gateway.offer("doubel"))
+
+        assert failure == Failed(
+            code="unknown_task", message="no task 'doubel'; did you mean 'double'?"
+        )
+
+
+async def test_work_stops_when_the_runner_itself_is_cancelled() -> None:
+    held = Held()
+    async with a_crew(executors={"held": held}) as crew:
+        lease = crew.gateway.offer("held")
+        await held.until(begun=1)
+        assert crew.running is not None
+        crew.running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await crew.running
+
+        assert held.stopped == [lease]
+        assert crew.gateway.released == []
+
+
+async def test_the_work_of_a_loop_that_ended_is_released_not_failed() -> None:
+    """The program that gave its loop is over; the step is not at fault."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=_like_asyncio_run, args=(loop,))
+    thread.start()
+    begun = threading.Event()
+
+    async def endless() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with a_crew({"endless": endless}, loop=loop) as crew:
+        lease = crew.gateway.offer("endless")
+        await asyncio.to_thread(begun.wait)
+        loop.call_soon_threadsafe(loop.stop)
+        await crew.gateway.until(lambda: crew.gateway.released)
+        await asyncio.to_thread(thread.join)
+
+        assert crew.gateway.released == [lease.task_id]
+        assert crew.gateway.reports == []
+
+
+def _like_asyncio_run(loop: asyncio.AbstractEventLoop) -> None:
+    """Run until stopped, then cancel what is left, as `asyncio.run` does."""
+    loop.run_forever()
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    loop.run_until_complete(asyncio.wait(left))
+    loop.close()
