@@ -82,7 +82,7 @@ def run_order(database: str, payments: str, amount: float) -> int:
 def approve(run: subprocess.Popen[bytes], database: str, order_id: str) -> None:
     """Send the approval. The mailbox keeps it until the run waits for it, so nobody has to look when that is."""
     payload = json.dumps({"by": "somebody"})
-    send = [*TENUTO, "event", "send", "order.approved", order_id, "--payload", payload]
+    send = [*TENUTO, "event", "send", "order.approved", "--key", order_id, "--payload", payload]
     for _ in range(APPROVAL_TRIES):
         sent = subprocess.run(
             [*send, "--database", database], check=False, capture_output=True, text=True

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.support.store import TurnedClock
 
 from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sql.store import SqlStore
 from tenuto.adapters.sqlite.engine import SqliteEngine, open_engine
-from tests.support.store import TurnedClock
 
 
 @dataclass

@@ -6,15 +6,6 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-
-from tenuto.machine.events import TimerKind
-from tenuto.machine.snapshot import OpenedWait, Timer
-from tenuto.model.errors import InvariantViolated
-from tenuto.model.ids import LeaseId, MessageId, Place, RunId
-from tenuto.model.payload import PayloadKey, PayloadKind
-from tenuto.model.states import RunState, TaskState
-from tenuto.ports.reads import Reads
-from tenuto.ports.store import Change, Claims, EagerGrant, LoadRequest, Store
 from tests.support.store import (
     LEASE_US,
     SECOND,
@@ -37,6 +28,15 @@ from tests.support.store import (
     new_run_id,
     seq_of,
 )
+
+from tenuto.machine.events import TimerKind
+from tenuto.machine.snapshot import OpenedWait, Timer
+from tenuto.model.errors import InvariantViolated
+from tenuto.model.ids import LeaseId, MessageId, Place, RunId
+from tenuto.model.payload import PayloadKey, PayloadKind
+from tenuto.model.states import RunState, TaskState
+from tenuto.ports.reads import Reads
+from tenuto.ports.store import Change, Claims, EagerGrant, LoadRequest, Store
 
 STRANGE = 'quotes " and \\ and \n and \u2028 and 🎼 and \\u0000'
 
@@ -147,9 +147,7 @@ async def test_a_claim_that_no_longer_stands_makes_a_loser(
     leased = await _a_run_with_everything(store)
     before = await reads.get_run(leased)
 
-    done = await store.commit(
-        [a_change(leased, 2, claims=claims, close=True)], lease_us=LEASE_US
-    )
+    done = await store.commit([a_change(leased, 2, claims=claims, close=True)], lease_us=LEASE_US)
 
     assert done.losers == {leased}
     assert await reads.get_run(leased) == before
@@ -217,7 +215,9 @@ async def test_updating_a_task_that_ends_its_lease_clears_the_lease_columns(stor
 async def test_updating_a_task_may_keep_its_lease(store: Store) -> None:
     leased = await a_leased_run(store)
 
-    await commit(store, a_change(leased.run_id, 1, updated=((replace(leased.task, lost=4), False),)))
+    await commit(
+        store, a_change(leased.run_id, 1, updated=((replace(leased.task, lost=4), False),))
+    )
 
     loaded = await store.load(LoadRequest(tasks=((leased.run_id, A),)))
     task, lease = loaded.tasks[leased.run_id, A]
@@ -231,8 +231,14 @@ async def test_cancelling_keeps_the_lease_and_withdraws_the_offer(
 ) -> None:
     leased = await a_leased_run(store)
     await commit(
-        store, a_change(leased.run_id, 1, created=(a_task("b"),), ready=(a_task("b"),),
-                        payloads=(an_input("b", 2),))
+        store,
+        a_change(
+            leased.run_id,
+            1,
+            created=(a_task("b"),),
+            ready=(a_task("b"),),
+            payloads=(an_input("b", 2),),
+        ),
     )
 
     await commit(store, a_change(leased.run_id, 2, cancelled=(A, Place("b"))))
@@ -284,12 +290,13 @@ async def test_pause_holds_open_tasks_and_withdraws_their_offers(
     final = a_task("b", state=TaskState.DEAD)
     await commit(store, a_start(run_id, open_task, final))
 
-    await commit(
-        store, a_change(run_id, 1, hold=True, snapshot=a_snapshot(run_id, 2, paused=True))
-    )
+    await commit(store, a_change(run_id, 1, hold=True, snapshot=a_snapshot(run_id, 2, paused=True)))
 
     detail = await reads.get_run(run_id)
-    assert [(task.held, task.queue_until) for task, _ in detail.tasks] == [(True, None), (False, None)]
+    assert [(task.held, task.queue_until) for task, _ in detail.tasks] == [
+        (True, None),
+        (False, None),
+    ]
     assert detail.ready == ()
     assert detail.run.paused
 
@@ -301,7 +308,11 @@ async def test_resume_offers_again_what_nobody_holds(store: Store, reads: Reads)
     await commit(
         store,
         a_change(
-            leased.run_id, 1, created=(waiting, backing_off), ready=(waiting,), hold=True,
+            leased.run_id,
+            1,
+            created=(waiting, backing_off),
+            ready=(waiting,),
+            hold=True,
             snapshot=a_snapshot(leased.run_id, 2, paused=True),
         ),
     )
@@ -312,7 +323,9 @@ async def test_resume_offers_again_what_nobody_holds(store: Store, reads: Reads)
     assert detail.ready == ("b",)
     assert not detail.run.paused
     assert {task.place: task.queue_until for task, _ in detail.tasks} == {
-        "a": None, "b": START + 3 + SECOND, "c": None,
+        "a": None,
+        "b": START + 3 + SECOND,
+        "c": None,
     }
 
 
@@ -370,7 +383,10 @@ async def test_an_eager_grant_leases_instead_of_offering(store: Store, reads: Re
     done = await store.commit(
         [
             a_change(
-                leased.run_id, 2, created=(created,), ready=(created, old),
+                leased.run_id,
+                2,
+                created=(created,),
+                ready=(created, old),
                 payloads=(an_input("b", 2),),
                 eager=(
                     EagerGrant(place=Place("b"), worker=WORKER, lease_id=LeaseId("eager-b")),
@@ -383,15 +399,16 @@ async def test_an_eager_grant_leases_instead_of_offering(store: Store, reads: Re
 
     assert done.granted == {(leased.run_id, "b"), (leased.run_id, "c")}
     detail = await reads.get_run(leased.run_id)
-    leases = {task.place: lease for task, lease in detail.tasks}
-    assert leases[Place("b")] is not None
-    assert leases[Place("b")].lease_until == START + SECOND, "never beyond the attempt's end"
-    assert leases[Place("c")] is not None
-    assert leases[Place("c")].lease_until == START + LEASE_US
+    ends = {task.place: lease and lease.lease_until for task, lease in detail.tasks}
+    assert ends[Place("b")] == START + SECOND, "never beyond the attempt's end"
+    assert ends[Place("c")] == START + LEASE_US
     assert detail.ready == ()
 
 
-@pytest.mark.parametrize(("priority", "waited_us", "granted"), [(0, SECOND + 1, False), (0, SECOND, True), (-1, 9 * SECOND, True), (3, 2 * SECOND, False)])
+@pytest.mark.parametrize(
+    ("priority", "waited_us", "granted"),
+    [(0, SECOND + 1, False), (0, SECOND, True), (-1, 9 * SECOND, True), (3, 2 * SECOND, False)],
+)
 async def test_an_eager_grant_gives_way_to_who_has_waited_longer(
     store: Store, reads: Reads, clock: TurnedClock, priority: int, waited_us: int, granted: bool
 ) -> None:
@@ -425,9 +442,7 @@ async def test_text_that_no_database_takes_is_refused(store: Store) -> None:
     with pytest.raises(InvariantViolated):
         await store.commit([a_start(run_id, waits=(wait,))], lease_us=LEASE_US)
     with pytest.raises(InvariantViolated, match="NUL"):
-        await store.commit(
-            [a_start(run_id, waits=(replace(wait, key="a\0b"),))], lease_us=LEASE_US
-        )
+        await store.commit([a_start(run_id, waits=(replace(wait, key="a\0b"),))], lease_us=LEASE_US)
 
 
 async def test_a_failing_commit_spares_the_others_that_share_its_transaction(store: Store) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.support.store import START
 
 from tenuto.model.errors import NotFound
 from tenuto.ports.reads import Reads
 from tenuto.ports.store import DefinitionRow, Store
-from tests.support.store import START
 
 
 def a_definition(hash: str, *, name: str = "order", namespace: str = "default") -> DefinitionRow:

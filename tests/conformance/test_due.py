@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-
-from tenuto.machine.events import Deadline, TimerKind
-from tenuto.machine.snapshot import Timer
-from tenuto.model.ids import Place, WorkerId
-from tenuto.model.states import RunState, TaskState
-from tenuto.ports.store import Store
 from tests.support.store import (
     LEASE_US,
     SECOND,
@@ -30,6 +25,12 @@ from tests.support.store import (
     due_places,
     new_run_id,
 )
+
+from tenuto.machine.events import Deadline, TimerKind
+from tenuto.machine.snapshot import Timer
+from tenuto.model.ids import Place, WorkerId
+from tenuto.model.states import RunState, TaskState
+from tenuto.ports.store import Store
 
 
 async def test_nothing_is_due_in_an_empty_store(store: Store) -> None:
@@ -53,7 +54,7 @@ async def test_nothing_is_due_in_an_empty_store(store: Store) -> None:
 async def test_a_leased_task_is_due_when_the_first_of_its_clocks_runs_out(
     store: Store,
     clock: TurnedClock,
-    columns: dict[str, int],
+    columns: dict[str, Any],
     after_us: int,
     deadline: Deadline | None,
 ) -> None:
@@ -97,9 +98,7 @@ async def test_a_task_that_is_not_pending_is_never_due(
     assert await due_places(store) == []
 
 
-async def test_the_lease_of_a_cancelled_task_is_never_due(
-    store: Store, clock: TurnedClock
-) -> None:
+async def test_the_lease_of_a_cancelled_task_is_never_due(store: Store, clock: TurnedClock) -> None:
     """Nobody waits for it, so recovery has nothing to decide."""
     leased = await a_leased_run(store)
     await commit(store, a_change(leased.run_id, 1, cancelled=(A,)))
@@ -114,9 +113,7 @@ async def test_a_paused_run_does_not_wait_for_a_worker(store: Store, clock: Turn
     run_id = new_run_id()
     task = a_task(queue_timeout_us=SECOND, queue_until=START + SECOND)
     await commit(store, a_start(run_id, task))
-    await commit(
-        store, a_change(run_id, 1, hold=True, snapshot=a_snapshot(run_id, 2, paused=True))
-    )
+    await commit(store, a_change(run_id, 1, hold=True, snapshot=a_snapshot(run_id, 2, paused=True)))
     clock.turn(SECOND)
 
     assert await due_places(store) == []
@@ -131,7 +128,8 @@ async def test_timers_are_due_oldest_first_up_to_the_limit(
     clock.turn(3)
 
     assert (await store.due(limit=2, runs=None)).timers == (
-        (run_id, timers[1]), (run_id, timers[2]),
+        (run_id, timers[1]),
+        (run_id, timers[2]),
     )
     assert len((await store.due(limit=10, runs=None)).timers) == 3
     assert (await store.pulse(None)).timers_at == START + 1
@@ -157,9 +155,7 @@ async def test_only_the_runs_asked_about_are_due(store: Store, clock: TurnedCloc
 
 async def test_a_quarantined_run_is_left_alone(store: Store, clock: TurnedClock) -> None:
     leased = await a_leased_run(store)
-    await commit(
-        store, a_change(leased.run_id, 1, timers=(Timer(A, TimerKind.TOTAL, START, 1),))
-    )
+    await commit(store, a_change(leased.run_id, 1, timers=(Timer(A, TimerKind.TOTAL, START, 1),)))
     await store.quarantine(leased.run_id, "cannot be decided")
     clock.turn(LEASE_US)
 

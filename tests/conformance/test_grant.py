@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
-
-from tenuto.model.ids import Place, WorkerId
-from tenuto.model.states import TaskState
-from tenuto.ports.reads import Reads
-from tenuto.ports.store import Store
 from tests.support.store import (
     LEASE_US,
     SECOND,
@@ -26,6 +22,11 @@ from tests.support.store import (
     commit,
     new_run_id,
 )
+
+from tenuto.model.ids import Place, WorkerId
+from tenuto.model.states import TaskState
+from tenuto.ports.reads import Reads
+from tenuto.ports.store import Store
 
 
 async def test_a_grant_brings_task_lease_and_input_and_takes_the_offer(
@@ -73,7 +74,10 @@ async def test_highest_priority_first_then_longest_waiting(
     granted = await store.grant(a_request("1", "2", "3", "4", queues=("other", "default")))
 
     assert [(g.task.place, g.lease.lease_id) for g in granted] == [
-        ("first", "1"), ("second", "2"), ("third", "3"), ("fourth", "4"),
+        ("first", "1"),
+        ("second", "2"),
+        ("third", "3"),
+        ("fourth", "4"),
     ]
 
 
@@ -90,7 +94,7 @@ async def test_highest_priority_first_then_longest_waiting(
     ids=str,
 )
 async def test_nothing_is_granted_beside_queues_names_and_runs(
-    store: Store, wanted: dict[str, object]
+    store: Store, wanted: dict[str, Any]
 ) -> None:
     await commit(store, a_start(new_run_id(), a_task()))
 
@@ -119,9 +123,7 @@ async def test_unknown_names_ahead_do_not_hide_known_ones(store: Store) -> None:
 async def test_nothing_of_a_paused_run_is_granted(store: Store) -> None:
     run_id = new_run_id()
     await commit(store, a_start(run_id, a_task()))
-    await commit(
-        store, a_change(run_id, 1, hold=True, snapshot=a_snapshot(run_id, 2, paused=True))
-    )
+    await commit(store, a_change(run_id, 1, hold=True, snapshot=a_snapshot(run_id, 2, paused=True)))
 
     assert await store.grant(a_request("1")) == ()
 
@@ -148,7 +150,7 @@ async def test_nothing_of_a_quarantined_run_is_granted(store: Store, reads: Read
     ids=str,
 )
 async def test_a_task_that_may_not_run_is_not_granted_though_offered(
-    store: Store, columns: dict[str, object]
+    store: Store, columns: dict[str, Any]
 ) -> None:
     task = a_task(**columns)
     await commit(store, a_start(new_run_id(), task, ready=(task,)))
@@ -180,4 +182,4 @@ async def test_a_run_with_several_tasks_gives_each_once(store: Store) -> None:
     granted = await store.grant(a_request("1", "2", "3", "4"))
 
     assert {g.task.place for g in granted} == {Place("a"), Place("b"), Place("c")}
-    assert LEASE_US == granted[0].lease.lease_until - START
+    assert granted[0].lease.lease_until - START == LEASE_US

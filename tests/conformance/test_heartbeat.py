@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
-
-from tenuto.model.ids import WorkerId
-from tenuto.ports.gateway import Load, Verdict, WorkerInfo
-from tenuto.ports.reads import Reads
-from tenuto.ports.store import LeaseRow, LoadRequest, Store
 from tests.support.store import (
     IDLE,
     LEASE_US,
@@ -28,6 +24,11 @@ from tests.support.store import (
     commit,
     due_places,
 )
+
+from tenuto.model.ids import WorkerId
+from tenuto.ports.gateway import Load, Verdict, WorkerInfo
+from tenuto.ports.reads import Reads
+from tenuto.ports.store import LeaseRow, LoadRequest, Store
 
 
 async def test_a_beat_extends_a_live_lease(store: Store, clock: TurnedClock) -> None:
@@ -190,9 +191,7 @@ async def test_a_released_task_of_a_paused_run_is_not_offered(store: Store, read
     leased = await a_leased_run(store)
     await commit(
         store,
-        a_change(
-            leased.run_id, 1, hold=True, snapshot=a_snapshot(leased.run_id, 2, paused=True)
-        ),
+        a_change(leased.run_id, 1, hold=True, snapshot=a_snapshot(leased.run_id, 2, paused=True)),
     )
 
     assert await store.release(WORKER, [a_beat(leased.run_id, leased.lease_id)]) == 1
@@ -212,9 +211,7 @@ async def test_a_cancelled_task_is_released_but_not_offered(store: Store, reads:
 async def test_waiting_for_a_worker_counts_anew_from_a_release(
     store: Store, clock: TurnedClock
 ) -> None:
-    leased = await a_leased_run(
-        store, queue_timeout_us=5 * SECOND, queue_until=START + 5 * SECOND
-    )
+    leased = await a_leased_run(store, queue_timeout_us=5 * SECOND, queue_until=START + 5 * SECOND)
     clock.turn(4 * SECOND)
     await store.release(WORKER, [a_beat(leased.run_id, leased.lease_id)])
 
@@ -228,25 +225,23 @@ async def test_waiting_for_a_worker_counts_anew_from_a_release(
 async def test_beats_and_reports_of_one_lease_may_race(store: Store) -> None:
     leased = [await a_leased_run(store, f"l{n}") for n in range(12)]
 
-    done = await asyncio.gather(
+    async def reported(one: Leased) -> None:
+        await commit(store, a_success(one.run_id, 1, one.task, one.lease_id))
+
+    await asyncio.gather(
         *(_beat(store, one) for one in leased),
-        *(
-            store.commit(
-                [a_success(one.run_id, 1, one.task, one.lease_id)], lease_us=LEASE_US
-            )
-            for one in leased
-        ),
+        *(reported(one) for one in leased),
         *(_beat(store, one) for one in leased),
     )
 
-    assert set(done[-1]) == {Verdict.STALE}
+    assert {await _beat(store, one) for one in leased} == {(Verdict.STALE,)}
     loaded = await store.load(LoadRequest(tasks=tuple((one.run_id, A) for one in leased)))
     assert all(lease is None for _, lease in loaded.tasks.values())
 
 
 async def _beat(
     store: Store, leased: Leased, *, alive: bool = False, worker: WorkerId = WORKER
-) -> object:
+) -> Sequence[Verdict]:
     beats = [a_beat(leased.run_id, leased.lease_id, alive=alive)]
     return await store.heartbeat(worker, beats, IDLE, lease_us=LEASE_US)
 

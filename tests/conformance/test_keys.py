@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.support.store import LEASE_US, a_start, a_task, commit, new_run_id, seq_of
+
 from tenuto.ports.reads import Reads
 from tenuto.ports.store import Store
-from tests.support.store import LEASE_US, a_start, a_task, commit, new_run_id, seq_of
 
 
 async def test_a_taken_key_names_the_run_that_has_it(store: Store, reads: Reads) -> None:

@@ -3,13 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-from tenuto.machine.snapshot import OpenedWait
-from tenuto.model.errors import InvalidInput
-from tenuto.model.expressions import Message
-from tenuto.model.ids import MessageId, Place, RunId
-from tenuto.model.payload import Text
-from tenuto.ports.store import Claims, LoadRequest, Match, Store
 from tests.support.store import (
     LEASE_US,
     SECOND,
@@ -21,6 +14,13 @@ from tests.support.store import (
     commit,
     new_run_id,
 )
+
+from tenuto.machine.snapshot import OpenedWait
+from tenuto.model.errors import InvalidInput
+from tenuto.model.expressions import Message
+from tenuto.model.ids import MessageId, Place, RunId
+from tenuto.model.payload import Text
+from tenuto.ports.store import Claims, LoadRequest, Match, Store
 
 ADDRESS = ("default", "approved", "k")
 
@@ -88,14 +88,12 @@ async def test_a_message_that_was_there_before_the_wait_is_matched(store: Store)
 async def test_another_address_is_no_match(store: Store, other: dict[str, str]) -> None:
     await _open(store, new_run_id(), "w")
 
-    await store.post(a_message(**other))  # type: ignore[arg-type]
+    await store.post(a_message(**other))
 
     assert await _matches(store) == []
 
 
-async def test_a_wait_and_a_message_are_each_matched_once(
-    store: Store, clock: TurnedClock
-) -> None:
+async def test_a_wait_and_a_message_are_each_matched_once(store: Store, clock: TurnedClock) -> None:
     first, second = new_run_id(), new_run_id()
     await _open(store, second, "late", opened_at=START + 1)
     await _open(store, first, "b")
@@ -110,7 +108,9 @@ async def test_a_wait_and_a_message_are_each_matched_once(
         await store.post(a_message(name))
         clock.turn(1)
     assert await _matches(store) == [
-        ("m1", first, "b"), ("m2", second, "c"), ("m3", second, "late"),
+        ("m1", first, "b"),
+        ("m2", second, "c"),
+        ("m3", second, "late"),
     ]
 
 
@@ -122,7 +122,8 @@ async def test_a_message_left_over_waits_for_the_next_wait(store: Store) -> None
     await commit(
         store,
         a_change(
-            run_id, 1,
+            run_id,
+            1,
             claims=Claims(messages=(MessageId("m1"),), waits=((Place("w"), 1),)),
             closed_waits=(Place("w"),),
         ),

@@ -3,13 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-from tenuto.model.errors import NotFound
-from tenuto.model.ids import Place, RunId
-from tenuto.model.payload import PayloadKey, PayloadKind
-from tenuto.model.states import RunState
-from tenuto.ports.reads import Reads, RunFilter
-from tenuto.ports.store import PayloadRow, Store
 from tests.support.store import (
     a_change,
     a_settlement,
@@ -21,6 +14,13 @@ from tests.support.store import (
     commit,
     new_run_id,
 )
+
+from tenuto.model.errors import NotFound
+from tenuto.model.ids import Place, RunId
+from tenuto.model.payload import PayloadKey, PayloadKind
+from tenuto.model.states import RunState
+from tenuto.ports.reads import Reads, RunFilter
+from tenuto.ports.store import PayloadRow, Store
 
 
 async def test_an_unknown_run_is_not_found(reads: Reads) -> None:
@@ -90,7 +90,9 @@ async def test_history_is_read_in_order_and_in_pages(store: Store, reads: Reads)
     await commit(
         store,
         a_change(
-            run_id, 1, events=tuple(an_event(seq) for seq in (2, 3, 4)),
+            run_id,
+            1,
+            events=tuple(an_event(seq) for seq in (2, 3, 4)),
             snapshot=a_snapshot(run_id, 4),
         ),
     )
@@ -103,13 +105,17 @@ async def test_history_is_read_in_order_and_in_pages(store: Store, reads: Reads)
 async def test_the_newest_payload_of_a_key_counts(store: Store, reads: Reads) -> None:
     run_id, key = new_run_id(), PayloadKey(Place("a"), PayloadKind.INPUT)
     await commit(store, a_start(run_id, a_task()))
-    await commit(store, a_change(run_id, 1, payloads=(an_input("a", 2, "2"), an_input("b", 2, "3"))))
+    await commit(
+        store, a_change(run_id, 1, payloads=(an_input("a", 2, "2"), an_input("b", 2, "3")))
+    )
 
     read = await reads.payloads(run_id, [key, PayloadKey(Place("c"), PayloadKind.ERROR)])
 
     assert read == {key: "2"}
     assert [(p.key.place, p.seq, p.text) for p in await reads.all_payloads(run_id)] == [
-        ("a", 1, '{"n":1}'), ("a", 2, "2"), ("b", 2, "3"),
+        ("a", 1, '{"n":1}'),
+        ("a", 2, "2"),
+        ("b", 2, "3"),
     ]
 
 

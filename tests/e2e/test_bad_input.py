@@ -123,10 +123,10 @@ def test_a_binary_file_is_a_finding(tenuto: Tenuto) -> None:
 
 
 def test_several_files_are_all_validated_although_one_is_missing(tenuto: Tenuto) -> None:
-    done = tenuto("validate", "gone.yaml", "greet.yaml")
+    done = tenuto("validate", "zzz.yaml", "greet.yaml")
 
     assert done.stdout == "greet.yaml: ok: greet, 1 node, 0 edges\n"
-    assert done.stderr == "error: no file 'gone.yaml'\n"
+    assert done.stderr == "error: no file 'zzz.yaml'\n"
     assert done.returncode == NOT_FOUND
 
 

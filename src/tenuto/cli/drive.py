@@ -158,6 +158,9 @@ class _Session:
             self._note.print("interrupted; nothing was started")
             assert self._interrupts.code is not None
             return self._interrupts.code
+        if self._interrupts.code is not None and self._database.path is not None:
+            run_id = report.run_id
+            report = read(self._database, lambda reads: self._last_look(reads, run_id))
         self._tell(report)
         if self._interrupts.code is not None and not report.is_final:
             self._note.print(self._go_on_line(report.run_id), markup=False)
@@ -209,6 +212,11 @@ class _Session:
         finally:
             stopped_early = self._interrupts.code is not None
             self._engine.stop(grace_s=GRACE_S if stopped_early else 1.0)
+
+    async def _last_look(self, reads: Reads, run_id: str) -> Report:
+        """How the run stands after the drain."""
+        report, _, _ = await look(reads, RunId(run_id), now=now_us(), database=self._named)
+        return report
 
     async def _begin(self, start: Start) -> RunId:
         row = await self._engine.commands.deploy(start.graph)

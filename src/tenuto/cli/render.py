@@ -68,14 +68,14 @@ def styled(state: str) -> Text:
     return Text(state, style=_STYLES.get(state, ""))
 
 
-def failure_text(error: object) -> str:
-    """An error payload `{code, message, …}` in one line; empty for none."""
+def failure_text(error: object, *, at_node: bool = False) -> str:
+    """An error payload `{code, message, …}` in one line; empty for none. `at_node`: the node is known."""
     if not isinstance(error, dict):
         return "" if error is None else clean(error)
     code, message = clean(error.get("code", "")), clean(error.get("message", ""))
     node = error.get("node")
     said = f"{code}: {message}" if message and message != code else code
-    return f"{said} (node {clean(node)})" if node else said
+    return f"{said} (node {clean(node)})" if node and not at_node else said
 
 
 def short_id(run_id: str) -> str:
@@ -154,7 +154,7 @@ def _note(line: NodeLine, now: int) -> Text:
     if line.waits_for:
         return Text(f"waits for {clean(line.waits_for)}")
     if line.error is not None:
-        return Text(failure_text(line.error), style="red")
+        return Text(failure_text(line.error, at_node=True), style="red")
     if line.since is not None:
         return Text(format_duration(max(0, now - line.since)), style="dim")
     return Text("")

@@ -524,6 +524,7 @@ class _Lane:
     async def _poison(self, work: _Work, error: Exception) -> None:
         """Narrow down what cannot be decided or written; the one event that is left puts its run in quarantine."""
         facts = work.facts
+        event = work.batch.events[-1].kind if work.batch.events else type(work.event).__name__
         work.batch.events.clear()
         work.answers.clear()
         work.facts = []
@@ -538,8 +539,7 @@ class _Lane:
             self.inbox.extendleft(reversed(facts))
             return
         fact = facts[0]
-        what = type(work.event or fact).__name__
-        reason = f"{what}: {type(error).__name__}: {error}"
+        reason = f"{event}: {type(error).__name__}: {error}"
         _log.error("run_quarantined", run_id=work.run_id, reason=reason, exc_info=error)
         answer = fact.poisoned(error)
         if not isinstance(fact, StartWaiting):
@@ -608,10 +608,10 @@ class _Lane:
                 self._whole.on_due(committed.now + task.heartbeat_us)
         return granted
 
-    @staticmethod
-    def _unseat(work: _Work) -> None:
+    def _unseat(self, work: _Work) -> None:
         for _, _, seat in work.eager:
             seat.reserved -= 1
+            self._whole.seats.wake.set()
         work.eager = []
 
 
@@ -636,7 +636,7 @@ def _final_row(work: _Work) -> RunRow:
         state=settle.state,
         paused=work.batch.snapshot.paused,
         ended_at=settle.at,
-        output=None if settle.output is None else encode_output(settle.output),
+        output=encode_output(settle.output),
         error=None if settle.error is None else encode_output(settle.error),
     )
 

@@ -131,8 +131,8 @@ class Gateway:
         await self._give_back()
 
     async def _fill(self, seat: Seat) -> None:
-        if seat.gone:
-            return
+        if not self._seats.is_hungry(seat):
+            return  # a commit fills it, or has, since it was listed
         offers = self._seats.offers
         asked = min(seat.free, GRANTS_MAX)
         seat.reserved = seat.free  # no commit fills it meanwhile

@@ -126,7 +126,11 @@ class Seats:
 
     def hungry(self) -> list[Seat]:
         """Parked requests that the ready rows might fill, and that no commit is filling."""
-        return [s for s in self._parked if not s.reserved and not self.is_dry(s.info.id)]
+        return [seat for seat in self._parked if self.is_hungry(seat)]
+
+    def is_hungry(self, seat: Seat) -> bool:
+        """Whether a parked request might be filled from the ready rows, by nobody else."""
+        return seat in self._parked and not seat.reserved and not self.is_dry(seat.info.id)
 
     def deliver(self, seat: Seat) -> None:
         """A seat got what it gets now. A parked request ends with its first leases; a report ends by itself."""

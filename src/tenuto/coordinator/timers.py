@@ -22,6 +22,8 @@ from tenuto.runtime.service import pause
 DUE_MAX = 500
 """Of each kind at a time; as much as one cycle of a lane decides."""
 POLL_US = 200_000
+PULSE_US = 1_000_000
+"""At least so often all moments are read anew, and waiting tasks are offered: a lost hint costs time, not work."""
 _NEVER = 1 << 62
 
 
@@ -44,6 +46,7 @@ class Timers:
         self._runs = setting.focus.runs
         self._wake = asyncio.Event()
         self._next_at = 0
+        self._pulse_at = 0
 
     def hint(self, at: int) -> None:
         """Something becomes due at this moment; 0 for at once."""
@@ -78,10 +81,13 @@ class Timers:
         if moved and max(len(due.tasks), len(due.timers), len(due.matches)) >= DUE_MAX:
             self._next_at = 0
             return True
-        if not moved and expected_at > due.now:
+        if not moved and expected_at > due.now and due.now < self._pulse_at:
             self._next_at = min(self._next_at, expected_at)
             return False
         pulse = await self._store.pulse(self._runs())
+        self._pulse_at = pulse.now + PULSE_US
+        if pulse.ready:
+            self.coordinator.seats.offer()
         next_at = min(_or_never(pulse.tasks_at), _or_never(pulse.timers_at))
         if next_at <= pulse.now and not moved:
             next_at = pulse.now + POLL_US  # due, yet not to be decided: of a run in quarantine, say

@@ -157,6 +157,8 @@ class Expressions:
     ) -> tuple[Parsed | None, tuple[Read, ...]]:
         """Parse one expression that begins at `start` of its scalar's value; note what it reads."""
         parsed = self._parsed.get(text)
+        if parsed is None and self._findings.is_full:
+            return None, ()
         if parsed is None:
             parsed = self._parsed[text] = self._parser.parse(text)
         if isinstance(parsed, ParseError):

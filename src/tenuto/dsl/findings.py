@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -320,6 +320,10 @@ KINDS: Mapping[str, Kind] = _kinds(
         _WARNING,
     ),
     _of_graph(
+        "races_too_large",
+        "the any/count joins have too many nodes before them, all counted together",
+    ),
+    _of_graph(
         "loop_without_wait", "a loop of many passes has neither work nor a wait in it", _WARNING
     ),
     Kind(
@@ -377,12 +381,17 @@ class Findings:
         line = bisect_right(self._starts, at)
         return line, at - self._starts[line - 1] + 1
 
-    def suggest(self, name: str, candidates: Iterable[str]) -> str | None:
+    @property
+    def is_full(self) -> bool:
+        """Whether more findings would not be shown: no need to look for them."""
+        return len(self._found) >= FINDINGS_MAX
+
+    def suggest(self, name: str, candidates: Collection[str]) -> str | None:
         """The candidate that was probably meant, or None. Stops looking when the file is full of mistakes."""
-        close = [c for c in candidates if abs(len(c) - len(name)) <= max(2, len(name) // 3)]
         if self._cost > SUGGESTION_COST_MAX or len(name) > TEXT_MAX:
             return None
-        self._cost += len(close) + 1
+        self._cost += len(candidates) + 1
+        close = [c for c in candidates if abs(len(c) - len(name)) <= max(2, len(name) // 3)]
         folded = {c.lower(): c for c in close}
         match = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
         return folded[match[0]] if match else None

@@ -54,6 +54,7 @@ def check_schema(schema: dict[str, Json]) -> list[SchemaProblem]:
         return [SchemaProblem(path, at + _first_line(error.message), cure)]
     except (OverflowError, RecursionError) as error:
         return [SchemaProblem((), f"a pattern cannot be used: {error}", "write a simpler one")]
+    references = _References(schema)
     for path, part in _schemas(schema, ()):
         for keyword in ("$id", "$schema") if path else ():
             if isinstance(part.get(keyword), str):
@@ -61,8 +62,8 @@ def check_schema(schema: dict[str, Json]) -> list[SchemaProblem]:
                 problems.append(SchemaProblem((*path, keyword), message, "take it out"))
         for keyword in ("$ref", "$dynamicRef"):
             target = part.get(keyword)
-            if isinstance(target, str):
-                problems += _check_reference(schema, target, (*path, keyword))
+            if isinstance(target, str) and (problem := references.check(target)):
+                problems.append(SchemaProblem((*path, keyword), *problem))
     return problems
 
 
@@ -78,7 +79,7 @@ def check_input(schema: str | None, value: object) -> str:
     parsed = orjson.loads(schema)
     copy: Json = orjson.loads(orjson.dumps(value))  # the caller's own value is not changed
     try:
-        value = _fill(parsed, parsed, copy, 0)
+        value = _fill(_References(parsed), parsed, copy, 0)
         validator = Draft202012Validator(parsed)
         errors = sorted(validator.iter_errors(value), key=lambda error: str(error.json_path))
     except RecursionError:
@@ -129,31 +130,31 @@ def _override(name: str, text: str, declared: Json) -> Json:
     return value
 
 
-def _fill(root: Json, schema: Json, value: Json, depth: int) -> Json:
+def _fill(references: _References, schema: Json, value: Json, depth: int) -> Json:
     """Put the defaults of a schema where a value lacks them, outer ones first. `value` is changed in place."""
     if not isinstance(schema, dict) or depth > INPUT_NESTING_MAX:
         return value
     target = schema.get("$ref")
     if isinstance(target, str):
-        value = _fill(root, _resolve(root, target), value, depth + 1)
+        value = _fill(references, references.find(target), value, depth + 1)
     parts = schema.get("allOf")
     for part in parts if isinstance(parts, list) else ():
-        value = _fill(root, part, value, depth + 1)
+        value = _fill(references, part, value, depth + 1)
     if isinstance(value, dict):
         properties = schema.get("properties")
         for name, inner in properties.items() if isinstance(properties, dict) else ():
-            default = _default(root, inner)
+            default = _default(references, inner)
             if name not in value and default is not None:
                 value[name] = orjson.loads(default)
             if name in value:
-                value[name] = _fill(root, inner, value[name], depth + 1)
+                value[name] = _fill(references, inner, value[name], depth + 1)
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
         for number, item in enumerate(value):
-            value[number] = _fill(root, schema["items"], item, depth + 1)
+            value[number] = _fill(references, schema["items"], item, depth + 1)
     return value
 
 
-def _default(root: Json, schema: Json) -> bytes | None:
+def _default(references: _References, schema: Json) -> bytes | None:
     """The default of a schema as JSON, its own or that of what it refers to."""
     for _ in range(NESTING_MAX):
         if not isinstance(schema, dict):
@@ -163,34 +164,8 @@ def _default(root: Json, schema: Json) -> bytes | None:
         target = schema.get("$ref")
         if not isinstance(target, str):
             return None
-        schema = _resolve(root, target)
+        schema = references.find(target)
     return None
-
-
-def _resolve(root: Json, target: str) -> Json:
-    """What `#`, `#/a/pointer` or `#anchor` names in a document; None when nothing."""
-    if not target.startswith("#"):
-        return None
-    pointer = target[1:]
-    if pointer and not pointer.startswith("/"):
-        return next(
-            (
-                part
-                for _, part in _schemas(root, ())
-                if pointer in (part.get("$anchor"), part.get("$dynamicAnchor"))
-            ),
-            None,
-        )
-    here = root
-    for step in pointer.split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(here, dict) and name in here:
-            here = here[name]
-        elif isinstance(here, list) and name.isdecimal() and int(name) < len(here):
-            here = here[int(name)]
-        else:
-            return None
-    return here
 
 
 def _schemas(
@@ -214,23 +189,64 @@ def _size(part: Json) -> int:
     return 1 + sum(_size(value) for value in inner)
 
 
-def _check_reference(
-    root: dict[str, Json], target: str, path: tuple[str | int, ...]
-) -> list[SchemaProblem]:
-    if not target.startswith("#"):
-        message = f"it refers to `{target}`, which is outside this file"
-        return [SchemaProblem(path, message, "copy that schema under `$defs` here")]
-    found = _resolve(root, target)
-    if not isinstance(found, dict | bool):
-        return [SchemaProblem(path, f"`{target}` names no schema", "define it under `$defs`")]
-    seen = {target}
-    while isinstance(found, dict) and isinstance(following := found.get("$ref"), str):
-        if following in seen:
-            message = f"`{target}` refers to itself and to nothing else"
-            return [SchemaProblem(path, message, "give one of the schemas a type")]
-        seen.add(following)
-        found = _resolve(root, following)
-    return []
+class _References:
+    """What `#`, `#/a/pointer` and `#anchor` name in one document."""
+
+    def __init__(self, root: Json) -> None:
+        self._root = root
+        self._anchors: dict[str, Json] | None = None
+        self._known: dict[str, bool] = {}
+
+    def find(self, target: str) -> Json:
+        """The value that a reference names; None when nothing."""
+        if not target.startswith("#"):
+            return None
+        pointer = target[1:]
+        if pointer and not pointer.startswith("/"):
+            return self._named().get(pointer)
+        here = self._root
+        for step in pointer.split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(here, dict) and name in here:
+                here = here[name]
+            elif isinstance(here, list) and name.isdecimal() and int(name) < len(here):
+                here = here[int(name)]
+            else:
+                return None
+        return here
+
+    def check(self, target: str) -> tuple[str, str] | None:
+        """What is wrong with a reference, and the cure."""
+        if not target.startswith("#"):
+            message = f"it refers to `{target}`, which is outside this file"
+            return message, "copy that schema under `$defs` here"
+        if not isinstance(self.find(target), dict | bool):
+            return f"`{target}` names no schema", "define it under `$defs`"
+        if self._ends(target):
+            return None
+        return f"`{target}` leads back to itself and to nothing else", "give one of them a type"
+
+    def _ends(self, target: str) -> bool:
+        """Whether a chain of references, one leading to the next, comes to an end."""
+        seen: set[str] = set()
+        here: Json = target
+        while isinstance(here, str) and here not in seen and here not in self._known:
+            seen.add(here)
+            found = self.find(here)
+            here = found.get("$ref") if isinstance(found, dict) else None
+        ends = self._known.get(here, False) if isinstance(here, str) else True
+        self._known.update(dict.fromkeys(seen, ends))
+        return ends
+
+    def _named(self) -> dict[str, Json]:
+        if self._anchors is None:
+            self._anchors = {
+                name: part
+                for _, part in _schemas(self._root, ())
+                for keyword in ("$anchor", "$dynamicAnchor")
+                if isinstance(name := part.get(keyword), str)
+            }
+        return self._anchors
 
 
 def _path(error: ValidationError) -> str:

@@ -13,8 +13,8 @@ from tenuto.model.definition import NodeType, On
 from tenuto.model.flow import Flow
 from tenuto.model.problems import Problem, chain, failure_group, parallel_groups
 
-SEARCH_MAX = 1_000_000
-"""Nodes and edges looked at for all `failure_cuts_join` of a definition, about half a second."""
+SEARCH_MAX = 300_000
+"""Nodes and edges looked at for all `failure_cuts_join` of a definition, well under half a second."""
 
 
 def hazards(

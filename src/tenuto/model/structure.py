@@ -56,8 +56,9 @@ RACES_MAX = 1_000_000
 class Analysis:
     """What `analyse` found.
 
-    `structure` is there as soon as order and loops make sense, so that other checks can go on: it may come with
-    errors. The definition is legal if no problem is an error (`is_legal`). `problems` go by node, then edge, then code.
+    `structure` is there as soon as order and loops make sense, so that other checks can go on: it may come with errors.
+    The definition is legal if no problem is an error (`is_legal`). `problems` go by first node, then first edge, then
+    code.
     """
 
     structure: Structure | None
@@ -72,7 +73,7 @@ def analyse(definition: Definition) -> Analysis:
     """Find structure and problems of a definition whose edges name existing nodes."""
     problems = list(local_problems(definition))
     structure = _structure(definition, problems)
-    problems.sort(key=lambda p: (min(p.nodes, default=0), min(p.edges, default=-1), p.code))
+    problems.sort(key=lambda p: (p.nodes[:1], p.edges[:1], p.code))
     return Analysis(structure, tuple(problems))
 
 

@@ -171,7 +171,7 @@ class Tenuto(TenutoVerbs):
         misfit = self.registry.get(name).misfit(params)
         if misfit is not None:
             raise InvalidInput(misfit)
-        stored = await self._deploy(workflows.single_task(name))
+        stored = await self._deploy(workflows.single_task(name, params))
         [run] = await self._start_stored(stored, [(params, None)], {})
         return run
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -113,15 +113,25 @@ def workflow_of(graph: Graph, *, version: int, content_hash: str) -> Workflow:
     )
 
 
-def single_task(name: str) -> Source:
-    """The workflow that `enqueue` deploys for a task: one node, whose output is the run's."""
+def single_task(name: str, params: Collection[str]) -> Source:
+    """The workflow that `enqueue` deploys for a task: one node, whose output is the run's.
+
+    One for each set of parameter names: a parameter that is left out must not reach the function.
+    """
     slug = re.sub(r"[^A-Za-z0-9_]", "_", name)[:_SLUG_MAX]
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]  # names may differ in signs only
+    # Names of tasks may differ in signs only.
+    digest = hashlib.sha256(json.dumps([name, sorted(params)]).encode()).hexdigest()[:8]
     tree = {
         "name": f"{ENQUEUED}_{slug}_{digest}",
         "description": f"One call of the task {name}, made by enqueue.",
-        "nodes": {ENQUEUED: {"type": "task", "task": name, "params": "${input}"}},
-        "output": "${nodes." + ENQUEUED + ".output}",
+        "nodes": {
+            ENQUEUED: {
+                "type": "task",
+                "task": name,
+                "params": {param: f"${{input[{json.dumps(param)}]}}" for param in sorted(params)},
+            }
+        },
+        "output": f"${{nodes.{ENQUEUED}.output}}",
     }
     return Source(json.dumps(tree), f"<enqueue {name}>")
 

@@ -57,8 +57,8 @@ async def run_coroutine(call: Call, interrupted: Callable[[], bool]) -> None:
         else:
             call.result = result_of(await call.task.function(**arguments))
     except asyncio.CancelledError as error:
-        if not call.context.cancelled and not interrupted():
-            call.result = failure_of(error)  # the code cancelled itself
+        if not interrupted():
+            call.result = failure_of(error)  # the code cancelled itself, or nobody waits any more
     except BaseException as error:  # noqa: BLE001  the executor's boundary
         call.result = failure_of(error)
     call.ended = True

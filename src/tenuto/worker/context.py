@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
-from tenuto.model.ids import Place, RunId, TaskId
+from tenuto.model.ids import LeaseId, Place, RunId, TaskId
 from tenuto.ports.gateway import Lease
 from tenuto.runtime.logging import Logger, get_logger
 
@@ -17,15 +17,26 @@ class Context:
         place: the node, with the pass of each loop around it (SEMANTICS L3).
         task_id: `<run>/<place>`, the same over all attempts.
         attempt: counted from 1.
+        lease_id: the right under which it runs; a new one for every attempt handed out.
     """
 
-    __slots__ = ("_beaten", "_cancelled", "_logger", "attempt", "place", "run_id", "task_id")
+    __slots__ = (
+        "_beaten",
+        "_cancelled",
+        "_logger",
+        "attempt",
+        "lease_id",
+        "place",
+        "run_id",
+        "task_id",
+    )
 
     def __init__(self, lease: Lease) -> None:
         self.run_id: RunId = lease.run_id
         self.place: Place = lease.place
         self.task_id: TaskId = lease.task_id
         self.attempt: int = lease.attempt
+        self.lease_id: LeaseId = lease.lease_id
         self._beaten = False
         self._cancelled = False
         self._logger: Logger | None = None

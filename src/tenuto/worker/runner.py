@@ -229,7 +229,7 @@ class Runner:
     def _start(self, leases: Sequence[Lease], sent: float) -> None:
         """Begin to work on leases whose request was sent at `sent`."""
         now = self._loop.time()
-        fresh = now - sent < self._lease_s / 3
+        late: list[_Attempt] = []
         for lease in leases:
             if lease.lease_id in self._held:
                 continue  # the same grant, told twice
@@ -238,14 +238,15 @@ class Runner:
             self._held[lease.lease_id] = attempt
             if self._draining:
                 self._give_back(attempt)  # answered to a request from before the drain
-            elif fresh:
+            elif now - sent < lease.lease_us / 3_000_000:
                 self._begin(attempt)
-            if lease.heartbeat_us is not None and lease.heartbeat_us / 3e6 < self._lease_s / 3:
+            else:
+                late.append(attempt)
+            if lease.heartbeat_us is not None and lease.heartbeat_us / 1_000_000 < self._lease_s:
                 self._beat_now.set()
-        if leases and not fresh and not self._draining:
+        if late:
             # The call waited so long for a task that, counted from its sending, little or nothing of the lease is left.
             # A heartbeat tells how it stands; only then does work begin.
-            late = [self._held[lease.lease_id] for lease in leases]
             self._group.create_task(self._confirm(late), name="worker-confirm")
 
     async def _confirm(self, attempts: Sequence[_Attempt]) -> None:

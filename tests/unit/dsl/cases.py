@@ -27,6 +27,18 @@ LAUGHS = (
 )
 
 
+# Join n races for 2n nodes: that makes a million at the thousandth.
+LADDER = (
+    NODES
+    + "  s: {type: fork}\n  j0: {type: fork, needs: s}\n"
+    + "".join(
+        f"  x{n}: {{type: task, task: t, needs: s}}\n"
+        f"  {HERE if n == 1_000 else ''}j{n}: {{type: join, join: any, needs: [j{n - 1}, x{n}]}}\n"
+        for n in range(1, 1_002)
+    )
+)
+
+
 def params(expression: str) -> str:
     """A pair of nodes of which the second reads something."""
     return TASK + f'  b: {{type: task, task: t, needs: a, params: {{x: "${{{expression}}}"}}}}\n'
@@ -350,6 +362,7 @@ CASES: list[tuple[str, str]] = [
         + "  s: {type: fork}\n  ⟦a: {type: task, task: t, needs: s}\n  b: {type: task, task: t, needs: s}\n"
         + "  j: {type: join, join: any, needs: [a, b]}\n  x: {type: task, task: t, needs: a}\n",
     ),
+    ("races_too_large", LADDER),
     (
         "loop_without_wait",
         NODES

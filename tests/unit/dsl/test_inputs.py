@@ -162,6 +162,17 @@ def test_these_are_schemas(schema: dict[str, Json]) -> None:
         ({"properties": {"default": {"$ref": "#/no"}}}, ("properties", "default", "$ref")),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, ("$ref",)),
         ({"$ref": "#/$defs/a", "$defs": {"a": 7}}, ("$defs", "a")),
+        (
+            {
+                "$ref": "#/$defs/a",
+                "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}},
+            },
+            ("$ref",),
+        ),
+        (
+            {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/no"}}},
+            ("$defs", "b", "$ref"),
+        ),
         ({"items": {"$id": "http://a"}}, ("items", "$id")),
         ({"pattern": "("}, ("pattern",)),
         ({"pattern": "a{99999999999999999999}"}, ()),
@@ -170,7 +181,7 @@ def test_these_are_schemas(schema: dict[str, Json]) -> None:
 def test_these_are_not(schema: dict[str, Json], path: tuple[str, ...]) -> None:
     problems = check_schema(schema)
 
-    assert problems[0].path == path
+    assert problems[0].path == path, problems
     assert problems[0].message
     assert problems[0].cure
 

@@ -64,9 +64,9 @@ def test_a_stored_version_keeps_what_starting_needs() -> None:
     assert json.loads(made.vars) == {"url": "http://x", "n": 1}
 
 
-@pytest.mark.parametrize("name", ["hello", "stock.reserve", "läuft-da", "x" * 200])
+@pytest.mark.parametrize("name", ["hello", "stock.reserve", "tool:run-it", "x" * 200])
 def test_the_workflow_of_a_single_task_compiles(name: str) -> None:
-    graph = compile_source(single_task(name))
+    graph = compile_source(single_task(name, ["b", "package"]))
 
     [node] = graph.definition.nodes
     assert node.detail.name == name  # type: ignore[union-attr]
@@ -74,11 +74,12 @@ def test_the_workflow_of_a_single_task_compiles(name: str) -> None:
 
 def test_tasks_whose_names_differ_only_in_signs_have_workflows_of_their_own() -> None:
     names = {
-        compile_source(single_task(name)).definition.name
+        compile_source(single_task(name, params)).definition.name
         for name in ("a.b", "a_b", "a-b", "x" * 99 + "1", "x" * 99 + "2")
+        for params in ([], ["p"])
     }
 
-    assert len(names) == 5
+    assert len(names) == 10
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,15 @@ async def test_a_task_that_a_report_made_ready_comes_with_its_answer() -> None:
         assert crew.gateway.wants[0] == 1
 
 
+async def test_what_was_asked_for_already_is_not_asked_for_again() -> None:
+    """One slot of two is asked for by the waiting request, so a report may ask for its own only."""
+    async with a_crew({"double": double}, capacity=2) as crew:
+        await crew.gateway.result(crew.gateway.offer("double"))
+
+        assert crew.gateway.asked == [2, 1]
+        assert crew.gateway.wants == [1]
+
+
 async def test_a_result_is_kept_until_the_gateway_takes_it() -> None:
     async with a_crew({"double": double}) as crew:
         gateway = crew.gateway
@@ -125,6 +134,8 @@ async def test_it_goes_on_after_the_gateway_was_unavailable_for_leases() -> None
         gateway.down = set()
 
         assert await crew.gateway.output(lease) == 2
+        between = gateway.calls[gateway.calls.index("lease") :]
+        assert between[:3] == ["lease", "register", "lease"]  # announced again after the doubt
 
 
 async def test_a_stale_report_is_dropped_and_its_slot_is_free_again() -> None:
@@ -213,6 +224,17 @@ async def test_an_attempt_that_outlives_its_time_fails_with_timeout() -> None:
         assert (failure.code, failure.message) == ("timeout", "no result within 30ms")
         assert failure.retryable
         assert held.stopped == [lease]
+
+
+async def test_time_that_a_request_waited_for_a_task_is_not_the_attempts() -> None:
+    held = Held()
+    async with a_crew({"double": double}, executors={"held": held}) as crew:
+        first = crew.gateway.offer("held", attempt_us=60_000)
+        await held.until(begun=1)
+        assert (await crew.gateway.failure(first)).code == "timeout"
+        second = crew.gateway.offer("double", attempt_us=50_000)  # the request is older than that
+
+        assert await crew.gateway.output(second) == 2
 
 
 async def test_a_fault_of_an_executor_is_one_attempts_failure() -> None:
@@ -379,7 +401,10 @@ async def test_a_tasks_own_heartbeat_travels_with_the_next_beat() -> None:
         current().heartbeat()
         go.wait()
 
-    async with a_crew({"alive": alive}) as crew:
+    async with a_crew({"alive": alive, "double": double}) as crew:
+        await crew.gateway.result(
+            crew.gateway.offer("double")
+        )  # the beater sleeps for a lease's third
         crew.gateway.offer("alive", heartbeat_us=60_000)  # beats come sooner than for the lease
         await crew.gateway.until(lambda: len(crew.gateway.beats) >= 3)
         go.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tenuto.adapters.sql.dialect import Dialect
-from tenuto.adapters.sql.engine import Step, Steps
+from tenuto.adapters.sql.engine import Param, Step, Steps
 from tenuto.adapters.sql.rows import (
     event_row,
     lease_row,
@@ -24,8 +24,10 @@ from tenuto.model.errors import InvariantViolated
 from tenuto.model.ids import Place, RunId
 from tenuto.ports.store import Change, Committed, EagerGrant, LeaseRow
 
-_EMPTY = "[]"
-Rows = list[list[object]]
+LARGE_LETTERS = 2_000
+"""From here on a run's state is written by a statement of its own."""
+
+Rows = list[list[Param]]
 
 # Order of writing; a section without rows is left out. Rows of `released` go into two statements.
 _WRITES = (
@@ -133,8 +135,10 @@ class Commit:
             for name, rows in self._sections[change.run_id].items():
                 sections.setdefault(name, []).extend(rows)
             self._lease_sections(change, leases, sections)
+        large = sections.pop("large", [])
         params = {name: pack(rows) for name, rows in sections.items() if rows}
-        return [(self._texts[text], (params[name],)) for name, text in _WRITES if name in params]
+        steps = [(self._texts[text], (params[name],)) for name, text in _WRITES if name in params]
+        return steps + [(self._texts["UPDATE_STATE"], tuple(row)) for row in large]
 
     def _lease_sections(
         self,
@@ -207,7 +211,7 @@ def _sections(change: Change) -> dict[str, Rows]:
     """Rows of one change that no lease decision alters, by section of `_WRITES`."""
     run_id = change.run_id
     state = state_row(change.snapshot)
-    ended: list[object] = [None, None, None]
+    ended: list[Param] = [None, None, None]
     if change.settle is not None:
         error = change.settle.error
         ended = [
@@ -239,7 +243,8 @@ def _sections(change: Change) -> dict[str, Rows]:
         if new.key is not None:
             rows["keys"] = [[new.namespace, new.workflow, new.key, run_id]]
     else:
-        rows["states"] = [[*state, change.expected_seq]]
+        letters = len(change.snapshot.nodes) + len(change.snapshot.edges)
+        rows["large" if letters > LARGE_LETTERS else "states"] = [[*state, change.expected_seq]]
         # What users see of a run changes only with one of these.
         if change.hold or change.close or change.settle or change.release_at is not None:
             rows["settled"] = [[run_id, state[3], state[4], *ended]]

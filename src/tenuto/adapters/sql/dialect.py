@@ -49,7 +49,9 @@ class Dialect:
 
 SQLITE = Dialect(
     now="$now",
-    each="json_each({})",
+    # LIMIT keeps the planner from merging the subquery, so a row's text is made once, not for each of its columns: an
+    # UPDATE of 17 columns took 8.5 µs a row instead of 13.8 (bench/store_commit.py).
+    each="(SELECT value FROM json_each({}) LIMIT -1)",
     pack="json_group_array(json_array(",
     packed="))",
     least="min",

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from tenuto.adapters.sql.engine import Param
 from tenuto.machine.codec import decode_snapshot, encode_snapshot
 from tenuto.machine.events import Deadline, TimerKind
 from tenuto.machine.snapshot import OpenedWait, Snapshot, Task, Timer
@@ -36,7 +37,7 @@ def unpack(text: str | None) -> list[list[Any]]:
     return rows
 
 
-def task_row(run_id: RunId, task: Task) -> list[object]:
+def task_row(run_id: RunId, task: Task) -> list[Param]:
     """The 17 decided columns, run id first."""
     return [
         run_id,
@@ -99,7 +100,7 @@ def new_lease(
     )
 
 
-def lease_row(lease: LeaseRow | None) -> list[object]:
+def lease_row(lease: LeaseRow | None) -> list[Param]:
     """The six lease columns; all null without a lease."""
     if lease is None:
         return [None] * 6
@@ -132,7 +133,7 @@ def read_task_with_lease(row: Values) -> tuple[Task, LeaseRow | None]:
     return read_task(row), read_lease(row[17:23])
 
 
-def state_row(snapshot: Snapshot) -> list[object]:
+def state_row(snapshot: Snapshot) -> list[Param]:
     """The decided columns of `run_states`."""
     nodes, edges, rest = encode_snapshot(snapshot)
     return [
@@ -171,7 +172,7 @@ def read_run_with_snapshot(row: Values) -> tuple[RunRow, Snapshot]:
     return read_run(row), decode_snapshot(RunId(row[0]), *row[13:20])
 
 
-def timer_row(run_id: RunId, timer: Timer) -> list[object]:
+def timer_row(run_id: RunId, timer: Timer) -> list[Param]:
     """Run id first."""
     return [run_id, timer.place, timer.kind, timer.due_at, timer.version]
 
@@ -181,7 +182,7 @@ def read_timer(row: Values) -> Timer:
     return Timer(Place(row[1]), TimerKind(row[2]), row[3], row[4])
 
 
-def wait_row(run_id: RunId, wait: OpenedWait) -> list[object]:
+def wait_row(run_id: RunId, wait: OpenedWait) -> list[Param]:
     """Run id first. Raises InvariantViolated for a key that no database takes."""
     if wait.key is None:
         raise InvariantViolated(f"the wait at {wait.place!r} of run {run_id} has no key")
@@ -195,7 +196,7 @@ def read_wait(row: Values) -> OpenedWait:
     return OpenedWait(Place(row[1]), row[2], row[3], row[4], row[5])
 
 
-def event_row(run_id: RunId, event: EventRow) -> list[object]:
+def event_row(run_id: RunId, event: EventRow) -> list[Param]:
     """Run id first."""
     return [run_id, event.seq, event.at, event.kind, event.place, event.data]
 
@@ -205,7 +206,7 @@ def read_event(row: Values) -> EventRow:
     return EventRow(seq=row[0], at=row[1], kind=row[2], place=row[3], data=row[4])
 
 
-def payload_row(run_id: RunId, payload: PayloadRow) -> list[object]:
+def payload_row(run_id: RunId, payload: PayloadRow) -> list[Param]:
     """Run id first."""
     return [run_id, payload.key.place, payload.key.kind, payload.seq, payload.text]
 

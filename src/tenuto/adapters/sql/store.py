@@ -9,6 +9,7 @@ lock and may wait milliseconds to have it back.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tenuto.adapters.sql import statements as s
 from tenuto.adapters.sql.commit import Commit
@@ -108,7 +109,7 @@ class SqlStore:
         def job() -> Steps[Due]:
             row = yield (step,)
             assert row is not None
-            now, tasks, timers, matches = row
+            now, tasks, timers, messages, waits = row
             return Due(
                 now=now,
                 tasks=tuple(
@@ -118,10 +119,7 @@ class SqlStore:
                     (r[0], read_timer(r))
                     for r in sorted(unpack(timers), key=lambda r: (r[3], r[0]))
                 ),
-                matches=tuple(
-                    Match(run_id=r[0], wait=read_wait(r), message_id=r[6], payload=r[7])
-                    for r in sorted(unpack(matches), key=lambda r: (r[8], r[6]))
-                ),
+                matches=_pair(unpack(messages), unpack(waits)),
             )
 
         return await self._engine.read(job)
@@ -292,6 +290,27 @@ class SqlStore:
             text = self._dialect.fill(s.leases.CANDIDATES.replace("{branches}", branches))
             self._candidates[queues] = text
         return text
+
+
+def _pair(messages: list[list[Any]], waits: list[list[Any]]) -> tuple[Match, ...]:
+    """The oldest message of an address to its oldest wait (then run id, place), and so on, as far as both go."""
+    by_address: dict[tuple[str, str, str], list[list[Any]]] = {}
+    for wait in sorted(waits, key=lambda r: (r[5], r[0], r[1]), reverse=True):
+        by_address.setdefault((wait[6], wait[2], wait[3]), []).append(wait)
+    matches = []
+    for message in sorted(messages, key=lambda r: (r[5], r[3])):
+        waiting = by_address.get((message[0], message[1], message[2]))
+        if waiting:
+            wait = waiting.pop()
+            matches.append(
+                Match(
+                    run_id=wait[0],
+                    wait=read_wait(wait),
+                    message_id=message[3],
+                    payload=message[4],
+                )
+            )
+    return tuple(matches)
 
 
 def _focus(runs: tuple[RunId, ...] | None) -> str | None:

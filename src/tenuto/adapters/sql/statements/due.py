@@ -4,7 +4,25 @@ Quarantined runs are left out here and in PULSE: an event of theirs cannot be de
 $1 everywhere: the runs asked about as a JSON array, or null for all.
 """
 
+# Messages and waits are paired by the reader of the answer, in order, address by address: a join of the two ranked sets
+# took 950 ms for a thousand of each, this takes a few.
 DUE = """
+WITH matched AS MATERIALIZED (
+  SELECT m.namespace, m.event, m.key, m.id, m.payload, m.posted_at
+  FROM mailbox AS m
+  WHERE m.used = 0 AND m.hinted = 1 AND m.keep_until > {now}
+    AND EXISTS (
+      SELECT 1 FROM waits AS o
+      WHERE o.namespace = m.namespace AND o.event = m.event AND o.key = m.key
+        AND ($1 IS NULL OR o.run_id IN (SELECT w.value FROM {each_1} AS w))
+        AND NOT EXISTS (
+          SELECT 1 FROM run_states AS s
+          WHERE s.run_id = o.run_id AND s.quarantine IS NOT NULL
+        )
+    )
+  ORDER BY m.posted_at, m.id
+  LIMIT $2
+)
 SELECT
   {now},
   (
@@ -39,35 +57,28 @@ SELECT
     ) AS d
   ),
   (
+    SELECT {pack}m.namespace, m.event, m.key, m.id, m.payload, m.posted_at{packed}
+    FROM matched AS m
+  ),
+  (
     SELECT {pack}
-      a.run_id, a.place, a.event, a.key, a.version, a.opened_at, m.id, m.payload, m.posted_at
+      a.run_id, a.place, a.event, a.key, a.version, a.opened_at, a.namespace
     {packed}
     FROM (
       SELECT
-        id, namespace, event, key, payload, posted_at,
-        row_number() OVER (PARTITION BY namespace, event, key ORDER BY posted_at, id) AS nth
-      FROM mailbox
-      WHERE used = 0 AND hinted = 1 AND keep_until > {now}
-    ) AS m
-    CROSS JOIN (
-      SELECT
-        run_id, place, namespace, event, key, version, opened_at,
+        o.run_id, o.place, o.event, o.key, o.version, o.opened_at, o.namespace,
         row_number() OVER (
-          PARTITION BY namespace, event, key ORDER BY opened_at, run_id, place
+          PARTITION BY o.namespace, o.event, o.key ORDER BY o.opened_at, o.run_id, o.place
         ) AS nth
       FROM waits AS o
-      WHERE (o.namespace, o.event, o.key) IN (
-          SELECT namespace, event, key FROM mailbox
-          WHERE used = 0 AND hinted = 1 AND keep_until > {now}
-        )
+      WHERE (o.namespace, o.event, o.key) IN (SELECT namespace, event, key FROM matched)
         AND ($1 IS NULL OR o.run_id IN (SELECT w.value FROM {each_1} AS w))
         AND NOT EXISTS (
           SELECT 1 FROM run_states AS s
           WHERE s.run_id = o.run_id AND s.quarantine IS NOT NULL
         )
     ) AS a
-    WHERE a.namespace = m.namespace AND a.event = m.event AND a.key = m.key AND a.nth = m.nth
-    LIMIT $2
+    WHERE a.nth <= $2
   )
 """
 

@@ -42,7 +42,8 @@ SELECT
   )
 """
 
-# What becomes of each beat: [[run, place, lease_id, verdict]], in any order. $1 [[run, place, lease_id, alive]], $2 the worker.
+# What becomes of each beat: [[run, place, lease_id, verdict]], in any order.
+# $1 [[run, place, lease_id, alive]], $2 the worker.
 # A lease past lease_until is over, even before recovery has seen it. Primary key.
 VERDICTS = """
 SELECT {pack}

@@ -1,0 +1,56 @@
+"""Fragments put into statements."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from tenuto.adapters.sql import statements
+from tenuto.adapters.sql.dialect import SQLITE, Dialect
+
+POSTGRES_LIKE = Dialect(
+    now="(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+    each="jsonb_array_elements({}::jsonb)",
+    pack="COALESCE(json_agg(json_build_array(",
+    packed=")), '[]')",
+    least="LEAST",
+    for_update="FOR UPDATE",
+    skip_locked="SKIP LOCKED",
+)
+TEXTS = {
+    f"{module}.{name}": text
+    for module in statements.__all__
+    for name, text in vars(getattr(statements, module)).items()
+    if name.isupper() and name not in {"BRANCH", "CANDIDATES"}
+}
+
+
+def test_a_set_valued_parameter_is_read_by_its_number() -> None:
+    filled = SQLITE.fill("SELECT w.value FROM {each_3} AS w WHERE {now} > $1")
+
+    each = "(SELECT value FROM json_each($3) LIMIT -1)"
+    assert filled == f"SELECT w.value FROM {each} AS w WHERE $now > $1"
+
+
+def test_rows_are_locked_only_where_there_are_several_writers() -> None:
+    assert POSTGRES_LIKE.locks_rows
+    assert not SQLITE.locks_rows
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("dialect", [SQLITE, POSTGRES_LIKE], ids=["sqlite", "postgres"])
+def test_every_statement_is_filled_without_rest(name: str, dialect: Dialect) -> None:
+    filled = dialect.fill(TEXTS[name])
+
+    assert "{" not in filled.replace("'{}'", "")
+    if dialect is POSTGRES_LIKE:
+        for foreign in ("json_each", "json_group_array", "$now"):
+            assert foreign not in filled
+
+
+def test_packed_rows_cross_as_one_json_text() -> None:
+    text = SQLITE.fill("SELECT {pack}w.value->>0, w.value->>1{packed} FROM {each_1} AS w")
+    row = sqlite3.connect(":memory:").execute(text, {"1": '[[1,"a"],[2,null]]'}).fetchone()
+
+    assert row == ('[[1,"a"],[2,null]]',)

@@ -1,0 +1,115 @@
+"""Values to rows and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.store import LEASE_US, START, WORKER, A, a_task
+
+from tenuto.adapters.sql.rows import (
+    lease_row,
+    new_lease,
+    pack,
+    read_due_task,
+    read_lease,
+    read_task,
+    read_timer,
+    read_wait,
+    task_row,
+    timer_row,
+    unpack,
+    wait_row,
+)
+from tenuto.machine.events import Deadline, TimerKind
+from tenuto.machine.snapshot import OpenedWait, Timer
+from tenuto.model.errors import InvariantViolated
+from tenuto.model.ids import LeaseId, RunId
+from tenuto.model.states import TaskState
+
+RUN = RunId("run")
+
+
+def test_a_task_survives_the_way_through_a_row() -> None:
+    task = a_task(
+        node=3,
+        name="http",
+        queue="q",
+        priority=-2,
+        state=TaskState.RETRY,
+        attempt=4,
+        lost=1,
+        input_seq=9,
+        timeout_us=1,
+        heartbeat_us=2,
+        queue_timeout_us=3,
+        total_until=4,
+        queue_until=5,
+        held=True,
+        ended_lease=LeaseId("l"),
+    )
+
+    assert read_task(unpack(pack([task_row(RUN, task)]))[0]) == task
+
+
+def test_a_lease_survives_the_way_through_a_row() -> None:
+    lease = new_lease(a_task(timeout_us=7), LeaseId("l"), WORKER, now=START, lease_us=LEASE_US)
+
+    assert read_lease(lease_row(lease)) == lease
+    assert read_lease(lease_row(None)) is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "until", "attempt_until"),
+    [
+        ({}, START + LEASE_US, None),
+        ({"timeout_us": 5}, START + 5, START + 5),
+        ({"total_until": START + 4, "timeout_us": 5}, START + 4, START + 4),
+        ({"timeout_us": 2 * LEASE_US}, START + LEASE_US, START + 2 * LEASE_US),
+    ],
+    ids=str,
+)
+def test_a_lease_ends_with_the_first_of_its_bounds(
+    columns: dict[str, Any], until: int, attempt_until: int | None
+) -> None:
+    lease = new_lease(a_task(**columns), LeaseId("l"), WORKER, now=START, lease_us=LEASE_US)
+
+    assert (lease.lease_until, lease.attempt_until) == (until, attempt_until)
+
+
+def test_timers_and_waits_survive_the_way_through_a_row() -> None:
+    timer, wait = Timer(A, TimerKind.EVENT, 5, 2), OpenedWait(A, "e", "k", 2, 6)
+
+    assert read_timer(timer_row(RUN, timer)) == timer
+    assert read_wait(wait_row(RUN, wait)) == wait
+
+
+def test_a_wait_without_a_key_is_a_bug() -> None:
+    with pytest.raises(InvariantViolated, match="no key"):
+        wait_row(RUN, OpenedWait(A, "e", None, 2, 6))
+
+
+@pytest.mark.parametrize(
+    ("lease_until", "attempt_until", "heartbeat_until", "deadline"),
+    [
+        (10, None, None, None),
+        (10, 20, 15, None),
+        (10, 10, None, Deadline.ATTEMPT),
+        (10, 10, 9, Deadline.HEARTBEAT),
+        (10, None, 9, Deadline.HEARTBEAT),
+    ],
+)
+def test_what_passed_first_is_what_is_due(
+    lease_until: int,
+    attempt_until: int | None,
+    heartbeat_until: int | None,
+    deadline: Deadline | None,
+) -> None:
+    lease = ["l", "w", 1, lease_until, attempt_until, heartbeat_until]
+
+    assert read_due_task([RUN, A, 1, *lease, 9]).deadline == deadline
+
+
+def test_text_with_half_a_character_is_refused() -> None:
+    with pytest.raises(InvariantViolated, match="cannot be stored"):
+        pack([["\ud800"]])

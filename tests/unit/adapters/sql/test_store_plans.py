@@ -1,0 +1,106 @@
+"""Hot statements find their rows by index: a scan that grows with the store would be paid on every event."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+import pytest
+
+from tenuto.adapters.sql import statements as s
+from tenuto.adapters.sql.dialect import SQLITE
+from tenuto.adapters.sqlite.opening import connect, migrate
+
+HOT = {
+    **{
+        name: text
+        for module in (s.guard, s.changes, s.load, s.mailbox, s.registry, s.due, s.leases)
+        for name, text in vars(module).items()
+        if name.isupper() and name not in {"BRANCH", "CANDIDATES"}
+    },
+    "CANDIDATES": s.leases.CANDIDATES.replace(
+        "{branches}", s.leases.BRANCH.replace("{queue}", "$4")
+    ),
+    **{
+        name: getattr(s.reads, name) for name in ("RUN", "RUNS", "RUN_BY_KEY", "EVENTS", "PAYLOADS")
+    },
+}
+TABLES = [
+    "definitions",
+    "runs",
+    "run_states",
+    "tasks",
+    "events",
+    "payloads",
+    "ready",
+    "timers",
+    "waits",
+    "mailbox",
+    "run_keys",
+]
+
+# In order of an index and cut by a LIMIT, so no more rows are read than asked for, or all of a partial index that holds
+# only what is wanted.
+BOUNDED = {
+    "PULSE": {"timers_due", "ready_by_queue", "tasks_due"},
+    "DUE": {"mailbox_hinted"},
+}
+
+
+@pytest.fixture(scope="module")
+def connection() -> sqlite3.Connection:
+    connection = connect(":memory:")
+    migrate(connection, ":memory:", at=0)
+    return connection
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_no_table_is_scanned(connection: sqlite3.Connection, name: str) -> None:
+    scans = [step for step in plan(connection, HOT[name]) if _scanned(step, HOT[name])]
+    allowed = BOUNDED.get(name, set())
+
+    assert [step for step in scans if step.split()[-1] not in allowed] == []
+
+
+def test_the_plan_of_a_statement_without_index_shows_the_scan(
+    connection: sqlite3.Connection,
+) -> None:
+    text = "SELECT * FROM tasks AS t WHERE t.worker = $2"
+
+    assert [step for step in plan(connection, text) if _scanned(step, text)] == ["SCAN t"]
+
+
+def test_due_tasks_are_found_by_their_due_time(connection: sqlite3.Connection) -> None:
+    steps = "\n".join(plan(connection, s.due.DUE))
+
+    assert "SEARCH t USING INDEX tasks_due (due_at>? AND due_at<?)" in steps or (
+        "SEARCH t USING INDEX tasks_due (due_at<?)" in steps
+    )
+    assert "SEARCH t USING INDEX timers_due (due_at<?)" in steps
+
+
+def test_candidates_come_sorted_out_of_their_index(connection: sqlite3.Connection) -> None:
+    steps = plan(connection, HOT["CANDIDATES"])
+
+    assert "SEARCH r USING COVERING INDEX ready_by_queue (queue=?)" in steps
+    assert steps.count("USE TEMP B-TREE FOR ORDER BY") == 1, "only the merged few are sorted"
+
+
+def test_a_page_of_runs_comes_sorted_out_of_its_index(connection: sqlite3.Connection) -> None:
+    assert not [step for step in plan(connection, s.reads.RUNS) if "TEMP" in step]
+
+
+def plan(connection: sqlite3.Connection, text: str) -> list[str]:
+    binding: dict[str, object] = {str(n): "[]" for n in range(1, 10)} | {"now": 1}
+    rows = connection.execute("EXPLAIN QUERY PLAN " + SQLITE.fill(text), binding).fetchall()
+    return [row[3] for row in rows]
+
+
+def _scanned(step: str, text: str) -> str | None:
+    """The table that a step scans, by its name or alias."""
+    match = re.match(r"SCAN (\w+)", step)
+    if match is None or "VIRTUAL TABLE" in step:
+        return None
+    names = {alias: table for table, alias in re.findall(r"(\w+) AS (\w+)", text)}
+    table = names.get(match[1], match[1])
+    return table if table in TABLES else None

@@ -1,0 +1,65 @@
+"""One engine a file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tenuto.adapters.sqlite.lock import FileLock
+from tenuto.model.errors import Conflict, Unavailable
+
+
+def test_a_second_holder_is_told_who_has_it(tmp_path: Path) -> None:
+    database = tmp_path / "tenuto.db"
+    lock = FileLock(database)
+
+    with pytest.raises(Conflict, match=rf"tenuto.db is in use .* \(pid {os.getpid()}\); stop"):
+        FileLock(database)
+
+    lock.release()
+    FileLock(database).release()
+
+
+def test_a_child_keeps_the_lock_that_it_inherited(tmp_path: Path) -> None:
+    database = tmp_path / "tenuto.db"
+    lock = FileLock(database)
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"],
+        stdin=subprocess.PIPE,
+        pass_fds=[lock.fd],
+    )
+    lock.release()
+    try:
+        with pytest.raises(Conflict):
+            FileLock(database)
+    finally:
+        child.communicate()
+
+    FileLock(database).release()
+
+
+def test_the_lock_of_a_dead_process_is_free(tmp_path: Path) -> None:
+    database = tmp_path / "tenuto.db"
+    program = (
+        "import os, pathlib, sys; from tenuto.adapters.sqlite.lock import FileLock;"
+        "FileLock(pathlib.Path(sys.argv[1])); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(database)], check=False)
+
+    FileLock(database).release()
+
+
+def test_a_place_where_no_lock_can_be_made_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="cannot be locked"):
+        FileLock(tmp_path / "missing" / "tenuto.db")
+
+
+def test_releasing_twice_is_harmless(tmp_path: Path) -> None:
+    lock = FileLock(tmp_path / "tenuto.db")
+
+    lock.release()
+    lock.release()

@@ -1,0 +1,183 @@
+"""Opening files of every kind."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.support.store import TurnedClock
+
+from tenuto.adapters.sql.migrate import Migration, read_migrations
+from tenuto.adapters.sqlite import opening
+from tenuto.adapters.sqlite.engine import SqliteEngine, open_engine, open_reader, open_sender
+from tenuto.adapters.sqlite.opening import network_filesystem
+from tenuto.model.errors import Conflict, InvariantViolated, NotFound, TenutoError, Unavailable
+
+Open = Callable[..., SqliteEngine]
+ALL = pytest.mark.parametrize("open_", [open_engine, open_sender, open_reader])
+
+
+def test_an_engine_makes_directory_and_file(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "er" / "tenuto.db"
+
+    open_engine(path, TurnedClock()).shut()
+
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
+    assert {"runs", "run_states", "tasks", "mailbox", "schema_migrations"} <= tables
+
+
+def test_opening_again_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "tenuto.db"
+    open_engine(path, TurnedClock()).shut()
+    before = path.read_bytes()
+
+    open_engine(path, TurnedClock()).shut()
+
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("open_", [open_sender, open_reader])
+def test_reading_or_sending_makes_no_file(tmp_path: Path, open_: Open) -> None:
+    with pytest.raises(NotFound, match="no database"):
+        open_(tmp_path / "tenuto.db", TurnedClock())
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@ALL
+@pytest.mark.parametrize("content", [b"name: order\n" * 100, b"SQLite format 3\0" + b"\xff" * 4096])
+def test_a_file_that_is_no_database_is_refused_and_left_alone(
+    tmp_path: Path, open_: Open, content: bytes
+) -> None:
+    path = tmp_path / "order.yaml"
+    path.write_bytes(content)
+
+    with pytest.raises(TenutoError, match=r"order.yaml (is not a database|is damaged)"):
+        open_(path, TurnedClock())
+
+    assert path.read_bytes() == content
+
+
+@ALL
+def test_another_programs_database_is_refused(tmp_path: Path, open_: Open) -> None:
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE orders (id)")
+
+    with pytest.raises(Conflict, match=r"another program .*'orders'"):
+        open_(path, TurnedClock())
+
+
+@ALL
+def test_a_newer_database_is_refused(tmp_path: Path, open_: Open) -> None:
+    path = tmp_path / "tenuto.db"
+    open_engine(path, TurnedClock()).shut()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("INSERT INTO schema_migrations VALUES (999, 'future', 'x', 1)")
+        connection.commit()
+
+    with pytest.raises(Conflict, match=r"newer Tenuto \(schema 999, this one knows \d+\); upgrade"):
+        open_(path, TurnedClock())
+
+
+@pytest.mark.parametrize("open_", [open_sender, open_reader])
+def test_a_database_without_any_schema_is_none(tmp_path: Path, open_: Open) -> None:
+    path = tmp_path / "tenuto.db"
+    open_engine(path, TurnedClock()).shut()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM schema_migrations")
+        connection.commit()
+
+    with pytest.raises(NotFound, match="no database"):
+        open_(path, TurnedClock())
+
+
+@pytest.mark.parametrize("open_", [open_sender, open_reader])
+def test_an_older_database_waits_for_an_engine(
+    tmp_path: Path, open_: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tenuto.db"
+    open_engine(path, TurnedClock()).shut()
+    known = read_migrations("tenuto.adapters.sqlite.migrations")
+    newer = (*known, Migration(len(known) + 1, "more", "CREATE TABLE more (id INTEGER)"))
+    monkeypatch.setattr(opening, "read_migrations", lambda _: newer)
+
+    with pytest.raises(Conflict, match="older schema"):
+        open_(path, TurnedClock())
+    open_engine(path, TurnedClock()).shut()
+    open_(path, TurnedClock()).shut()
+
+
+def test_a_migration_that_fails_leaves_the_schema_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tenuto.db"
+    open_engine(path, TurnedClock()).shut()
+    known = read_migrations("tenuto.adapters.sqlite.migrations")
+    broken = Migration(len(known) + 1, "bad", "CREATE TABLE more (id);\nCREATE TABLE runs (id);\n")
+
+    with monkeypatch.context() as patch, pytest.raises(InvariantViolated):
+        patch.setattr(opening, "read_migrations", lambda _: (*known, broken))
+        open_engine(path, TurnedClock())
+
+    open_engine(path, TurnedClock()).shut()
+    with closing(sqlite3.connect(path)) as connection:
+        assert (
+            connection.execute("SELECT name FROM sqlite_schema WHERE name = 'more'").fetchall()
+            == []
+        )
+
+
+def test_a_refused_opening_gives_the_lock_back(tmp_path: Path) -> None:
+    path = tmp_path / "tenuto.db"
+    path.write_bytes(b"not a database" * 100)
+    with pytest.raises(Conflict):
+        open_engine(path, TurnedClock())
+    path.unlink()
+
+    open_engine(path, TurnedClock()).shut()
+
+
+def test_a_directory_that_is_a_file_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(Unavailable, match="cannot be made"):
+        open_engine(tmp_path / "file" / "tenuto.db", TurnedClock())
+
+
+def test_a_path_that_is_a_directory_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "tenuto.db").mkdir()
+
+    with pytest.raises(Unavailable, match="cannot be opened"):
+        open_engine(tmp_path / "tenuto.db", TurnedClock())
+
+
+def test_a_path_with_signs_of_a_url_is_taken_literally(tmp_path: Path) -> None:
+    path = tmp_path / "50% off?mode=ro#x.db"
+
+    open_engine(path, TurnedClock()).shut()
+
+    assert path.is_file()
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/data/shared/tenuto.db", "nfs4"),
+        ("/data/tenuto.db", None),
+        ("/data/shared-not/tenuto.db", None),
+        ("/my disk/tenuto.db", "cifs"),
+    ],
+)
+def test_a_network_filesystem_is_noticed(path: str, kind: str | None) -> None:
+    mounts = (
+        "/dev/sda / ext4 rw 0 0\nserver:/x /data/shared nfs4 rw 0 0\n"
+        "//s/y /my\\040disk cifs rw 0 0\nbroken\n"
+    )
+
+    assert network_filesystem(path, mounts) == kind
