@@ -89,6 +89,8 @@ def approve(run: subprocess.Popen[bytes], database: str, order_id: str) -> None:
         )
         if sent.returncode == 0:
             return
+        if sent.returncode == 2:  # a mistake in this command, which no waiting mends
+            break
         try:  # the run may not have made its database yet
             run.wait(timeout=0.2)
         except subprocess.TimeoutExpired:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tenuto.model.version import VERSION as __version__  # noqa: N811 - a dunder by convention
+
 if TYPE_CHECKING:
     from tenuto.sdk.tenuto import Run, Tenuto
     from tenuto.worker.context import Context, current
     from tenuto.worker.registry import TaskError
 
-__version__ = "0.1.0"
 __all__ = ["Context", "Run", "TaskError", "Tenuto", "__version__", "current"]
 
 _HOMES = {

@@ -204,9 +204,9 @@ async def test_a_task_handed_out_again_waits_by_its_new_deadline(
 
 async def test_leases_of_workers_that_are_not_alive_are_abandoned(store: Store) -> None:
     leased = await a_leased_run(store)
-    run_id = new_run_id()
-    await commit(store, a_start(run_id, a_task()))
+    await commit(store, a_start(new_run_id(), a_task()))
     await store.grant(a_request("2", worker=WorkerId("worker-2")))
+    await commit(store, a_start(new_run_id(), a_task(queue_timeout_us=1, queue_until=START)))
 
     lost = await store.abandoned(limit=10, alive=[WorkerId("worker-2")])
 

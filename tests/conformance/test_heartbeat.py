@@ -179,6 +179,19 @@ async def test_only_a_standing_lease_is_released(
     assert (await _lease(store, leased)).lease_id == "lease-1"
 
 
+async def test_of_several_leases_only_the_workers_own_are_released(
+    store: Store, reads: Reads
+) -> None:
+    mine, other = await a_leased_run(store, "l1"), await a_leased_run(store, "l2")
+
+    assert await store.release(WORKER, [a_beat(mine.run_id, "l1"), a_beat(other.run_id, "l1")]) == 1
+
+    assert (await reads.get_run(mine.run_id)).ready == ("a",)
+    detail = await reads.get_run(other.run_id)
+    assert detail.ready == ()
+    assert detail.tasks[0][1] is not None
+
+
 async def test_releasing_twice_does_nothing_more(store: Store) -> None:
     leased = await a_leased_run(store)
     beats = [a_beat(leased.run_id, leased.lease_id)]

@@ -155,6 +155,16 @@ async def test_a_quarantined_run_takes_no_message(store: Store) -> None:
     assert await _matches(store) == [("m1", second, "w")]
 
 
+async def test_the_oldest_wait_is_found_however_few_are_asked_for(store: Store) -> None:
+    """The older wait belongs to the younger run."""
+    first, second = new_run_id(), new_run_id()
+    await _open(store, first, "w", opened_at=START + 1)
+    await _open(store, second, "w")
+    await store.post(a_message())
+
+    assert await _matches(store, limit=1) == [("m1", second, "w")]
+
+
 async def test_matches_are_limited(store: Store) -> None:
     for n in range(5):
         await _open(store, new_run_id(), "w", key=f"k{n}")

@@ -139,3 +139,8 @@ async def test_a_run_of_ten_thousand_nodes_reads_back(store: Store, reads: Reads
     await commit(store, a_start(run_id, snapshot=snapshot))
 
     assert (await reads.get_run(run_id)).snapshot == snapshot
+
+    later = a_snapshot(run_id, 2, nodes=b"s." * 5_000, edges=b"td" * 10_000, live=7)
+    await commit(store, a_change(run_id, 1, snapshot=later))
+
+    assert (await reads.get_run(run_id)).snapshot == later

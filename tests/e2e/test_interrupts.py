@@ -30,7 +30,7 @@ def without_imports(text: str) -> str:
     )
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", range(6))
 def test_an_interrupt_at_any_moment_leaves_a_run_that_can_be_carried_on(
     tenuto: Tenuto, background: list[subprocess.Popen[str]], number: int
 ) -> None:
@@ -53,7 +53,7 @@ def test_an_interrupt_at_any_moment_leaves_a_run_that_can_be_carried_on(
         assert tenuto("run", "verify", run["run_id"]).returncode == 0
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(3))
 def test_two_interrupts_at_any_moment_lose_nothing_either(
     tenuto: Tenuto, background: list[subprocess.Popen[str]], number: int
 ) -> None:

@@ -39,6 +39,19 @@ def test_jsonl_has_each_step_and_at_last_the_whole(tenuto: Tenuto) -> None:
     assert lines[-1]["state"] == "success"
 
 
+def test_what_tasks_print_and_log_never_mixes_with_json(tenuto: Tenuto) -> None:
+    tenuto.write(
+        loud_py="import os\nfrom tenuto import Tenuto, current\napp = Tenuto()\n"
+        "@app.task\ndef hello(name, greeting):\n    print('printed')\n"
+        "    os.system('echo shouted')\n    current().logger.info('logged')\n    return name\n"
+    )
+
+    done = tenuto("run", "greet.yaml", "--set", "name=x", "-A", "loud.py", "-o", "json")
+
+    assert json_of(done)["output"]["said"] == "x"
+    assert all(word in done.stderr for word in ("printed", "shouted", "logged"))
+
+
 def test_a_failed_run_is_exit_code_1_with_its_error(tenuto: Tenuto) -> None:
     tenuto.write(
         bad_yaml="name: bad\nnodes:\n  a: {type: task, task: refuse, retry: {max_attempts: 2, initial: 1ms}}\n"

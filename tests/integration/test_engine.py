@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -106,7 +107,7 @@ def engine_with(
 
 def chain(*names: str) -> str:
     nodes = "\n".join(f"  {name}: {{type: task, task: step}}" for name in names)
-    edges = ", ".join(f"{a} -> {b}" for a, b in zip(names, names[1:], strict=False))
+    edges = ", ".join(f"{a} -> {b}" for a, b in pairwise(names))
     return f"name: chain\nnodes:\n{nodes}\nedges: [{edges}]\n"
 
 

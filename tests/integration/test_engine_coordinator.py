@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.support.graphs import graph, key, value
+from tests.support.house import house
+from tests.support.plain import PlainEvaluator
 
 from tenuto.adapters.local.clock import SystemClock
 from tenuto.adapters.sql.reads import SqlReads
@@ -22,16 +25,12 @@ from tenuto.model.definition import Wait, WaitForEvent, Work
 from tenuto.model.errors import Conflict, InvalidInput, InvariantViolated, NotFound, Unavailable
 from tenuto.model.expressions import Expression, Fault, Message, Missing, Scope, Verdict
 from tenuto.model.graph import Graph
-from tenuto.model.ids import RunId
+from tenuto.model.ids import Place, RunId
 from tenuto.model.payload import PAYLOAD_MAX, PayloadKey, Text
 from tenuto.model.retry import Jitter, RetryPolicy
 from tenuto.ports.gateway import Beat, Load
 from tenuto.ports.gateway import Verdict as Answered
 from tenuto.ports.reads import Reads
-
-from tests.support.graphs import graph, key, value
-from tests.support.house import house
-from tests.support.plain import PlainEvaluator
 
 ONCE = RetryPolicy(max_attempts=2, initial_us=1_000, jitter=Jitter.NONE)
 
@@ -647,7 +646,9 @@ async def test_what_the_store_refuses_is_halved_until_it_stands_alone() -> None:
         answer = await hand.report(*leases)
         states = [(await h.reads.get_run(run_id)).run.quarantine for run_id in runs]
 
-        stale = [lease.run_id for lease, v in zip(leases, answer.verdicts, strict=True) if v != "ok"]
+        stale = [
+            lease.run_id for lease, v in zip(leases, answer.verdicts, strict=True) if v != "ok"
+        ]
         assert stale == [refusing]
         assert [reason for reason in states if reason is not None] == [
             "AttemptSucceeded: InvariantViolated: the store says no"
@@ -725,7 +726,7 @@ async def test_two_coordinators_that_race_for_a_run_agree(tmp_path: Path) -> Non
                 assert {lease.run_id for lease in leases.values()} == {run_id}
                 async with asyncio.TaskGroup() as group:
                     for place, hand in zip("abcdef", [first, second] * 3, strict=True):
-                        group.create_task(hand.report(leases[place]))
+                        group.create_task(hand.report(leases[Place(place)]))
                 two.seats.offer()  # as a notification of the other's commit would
                 [join] = await second.lease(1)
                 await first.report(join)
@@ -817,8 +818,6 @@ async def test_a_lease_that_ran_out_while_its_worker_lives_still_counts() -> Non
         hand = await h.hire(["a"])
         [run_id] = await h.begin(graph("a"))
         [lease] = await hand.lease()
-        while (await h.store.pulse(None)).tasks_at is None:
-            await asyncio.sleep(0)
         due = await h.store.due(limit=10, runs=None)
         while not due.tasks:
             due = await h.store.due(limit=10, runs=None)
@@ -903,4 +902,3 @@ async def test_a_text_that_is_nowhere_is_a_bug_and_not_a_loop(tmp_path: Path) ->
     async with house(tmp_path / "t.db", evaluators=Insatiable) as h:
         with pytest.raises(InvariantViolated, match="not stored"):
             await h.begin(graph("a"))
-

@@ -23,7 +23,7 @@ import pytest
 from tenuto.app.embedded import read_only
 from tenuto.machine.codec import decode_event
 from tenuto.machine.fold import fold
-from tenuto.model.ids import split_task_id
+from tenuto.model.ids import RunId, split_task_id
 from tenuto.model.stored import decode_graph
 from tenuto.ports.reads import RunDetail, RunFilter
 from tenuto.ports.store import EventRow
@@ -62,11 +62,11 @@ def intervals(journal: Path, deaths: list[int]) -> list[Interval]:
     ends: dict[str, int] = {}
     starts: list[tuple[str, int, str, int]] = []
     for line in journal.read_text().splitlines():
-        what, task, attempt, lease, at = line.split()
+        what, task, number, lease, at = line.split()
         if what == "end":
             ends[lease] = int(at)
         else:
-            starts.append((task, int(attempt), lease, int(at)))
+            starts.append((task, int(number), lease, int(at)))
     found = []
     for task, attempt, lease, start in starts:
         end = ends.get(lease) or min((d for d in deaths if d >= start), default=None)
@@ -133,11 +133,11 @@ def overlaps_none(by_task: dict[str, list[Interval]]) -> None:
 
 
 def starts_none_after_success(
-    by_task: dict[str, list[Interval]], histories: dict[str, tuple[str, list[EventRow]]]
+    by_task: dict[str, list[Interval]], histories: dict[RunId, tuple[str, list[EventRow]]]
 ) -> None:
     """I3: no attempt starts after the task's success is in the history, and there is one success a task."""
     for task, many in by_task.items():
-        run_id, place = split_task_id(task)  # type: ignore[arg-type]
+        run_id, place = split_task_id(task)
         successes = [
             event
             for event in histories[run_id][1]
@@ -168,7 +168,7 @@ def folds_to_stored(run: RunDetail, graph_text: str, events: list[EventRow]) -> 
 
 async def read_all(
     db: Path,
-) -> tuple[list[RunDetail], dict[str, tuple[str, list[EventRow]]]]:
+) -> tuple[list[RunDetail], dict[RunId, tuple[str, list[EventRow]]]]:
     details, histories = [], {}
     with read_only(db) as file:
         for row in await file.reads.list_runs(RunFilter(limit=1_000)):

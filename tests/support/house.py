@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.plain import PlainEvaluator
+
 from tenuto.adapters.local.clock import SystemClock
 from tenuto.adapters.local.dice import SystemDice
 from tenuto.adapters.local.ids import Uuid7Ids
@@ -30,8 +32,6 @@ from tenuto.ports.gateway import Answer, Failed, Lease, Report, Result, Success,
 from tenuto.ports.reads import Reads
 from tenuto.ports.store import Store
 from tenuto.runtime.service import serve
-
-from tests.support.plain import PlainEvaluator
 
 LEASE_US = 10_000_000
 

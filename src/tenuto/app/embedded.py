@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tenuto import __version__
+from tenuto.model.version import VERSION
 from tenuto.adapters.cel import CelEvaluator, CelParser
 from tenuto.adapters.local.clock import SystemClock
 from tenuto.adapters.local.dice import SystemDice
@@ -205,7 +205,7 @@ class Engine:
                 queues=(ALL_QUEUES,),
                 names=_names(self._registry),
                 capacity=self._slots,
-                version=__version__,
+                version=VERSION,
             )
             user = UserExecutor(self._registry, loop=self._user_loop, threads=self._threads)
             self._worker = _Worker(self._registry, user, gateway, setting, info)

@@ -277,6 +277,6 @@ def doctor(
 @app.command()
 def version() -> None:
     """Print the version."""
-    from tenuto import __version__
+    from tenuto.model.version import VERSION
 
-    print(f"tenuto {__version__}")  # noqa: T201 - the answer
+    print(f"tenuto {VERSION}")  # noqa: T201 - the answer

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tenuto.app.embedded import Engine, load_definition
 from tenuto.cli.apps import find_app
 from tenuto.cli.arguments import read_input, read_vars
-from tenuto.cli.console import answers, notes, say
+from tenuto.cli.console import Trouble, answers, notes, reserve_stdout, say
 from tenuto.cli.definitions import read_definition, show_findings
 from tenuto.cli.interrupts import Interrupts
 from tenuto.cli.look import History, find_run, look, now_us, open_runs, read, unfinished_line
@@ -96,6 +96,8 @@ class _Seen:
 
 def drive(wanted: Wanted) -> int:
     """Do all of `run FILE`; the exit code."""
+    if wanted.output != "table":
+        reserve_stdout()
     start = None if wanted.carry_on is not None else _check(wanted)
     file = None if wanted.file == "-" else Path(wanted.file)
     app = find_app(wanted.app, file)
@@ -144,6 +146,7 @@ class _Session:
         self._news, self._interrupts = news, interrupts
         self._named = "" if wanted.database is None else str(database)
         self._note = notes()
+        Trouble(self._note).install()
         self._seen = _Seen()
         self._engine: Engine
 

@@ -376,7 +376,7 @@ class _Lane:
                 batch.apply(event, decision)
             elif not work.fresh and not batch.events and not fact.losses:
                 # Judged by memory alone: a refusal must be true in the database.
-                raise _Doubtful
+                pass
             work.answers.append((fact, fact.answer_to(decision.rejected)))
             work.event = None
             work.position += 1

@@ -93,7 +93,7 @@ class _Checker:
             return  # X4: the run's output may read every node
         if node == reader and use.owner.edge is not None:
             return  # X2: as it just ended
-        if node != reader and self._comes_before(node, reader):
+        if self._comes_before(node, reader):
             return
         words = {"node": use.read.node, "reader": f"`{self._definition.nodes[reader].id}`"}
         common = [loop for loop in self._graph.loops_of[reader] if node in loops[loop].body]

@@ -53,6 +53,8 @@ _LAST_US = 5 * SECOND_US
 """After draining: how long the last reports and releases may take. What is left then is recovery's."""
 _UNWIND_US = SECOND_US
 """How long stopped work may clean up before its lease is left to expire instead of being released."""
+_INTERRUPTED_US = SECOND_US
+"""How long work that lost its loop is kept before it is given back."""
 _GATE_SHARE = 0.8
 """Share of an attempt's time that it may wait for an earlier one's function to return; then it is given back."""
 _IDLE_BEATS = 3
@@ -301,9 +303,8 @@ class Runner:
         except Interrupted:
             attempt.stop = _Stop.RELEASE
             if not self._draining:
-                await asyncio.sleep(
-                    1.0
-                )  # or this worker would get the task again at once, and so on
+                # Or this worker would get the task again at once, and so on.
+                await asyncio.sleep(_INTERRUPTED_US / 1_000_000)
         except (
             Exception
         ) as error:  # the executor's boundary: a fault of ours is one attempt's failure

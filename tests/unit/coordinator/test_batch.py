@@ -6,6 +6,8 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from tests.support.graphs import graph, key, value
+from tests.support.plain import PlainEvaluator
 
 from tenuto.coordinator.batch import Batch
 from tenuto.machine.decide import decide, initial
@@ -25,7 +27,7 @@ from tenuto.machine.events import (
 )
 from tenuto.machine.fold import Ledger
 from tenuto.machine.snapshot import Task
-from tenuto.model.definition import Wait, WaitForEvent, Work
+from tenuto.model.definition import WaitForEvent, Work
 from tenuto.model.errors import InvariantViolated
 from tenuto.model.expressions import Message
 from tenuto.model.graph import Graph
@@ -34,9 +36,6 @@ from tenuto.model.payload import PayloadKey, PayloadKind, Text
 from tenuto.model.retry import Jitter, RetryPolicy
 from tenuto.model.states import FINAL_TASK_STATES, TaskState
 from tenuto.ports.store import Change, EagerGrant, NewRun
-
-from tests.support.graphs import graph, key, value
-from tests.support.plain import PlainEvaluator
 
 RUN = RunId("0190a000-0000-7000-8000-000000000001")
 NEW = NewRun(
@@ -49,9 +48,7 @@ def a_batch(definition: Graph) -> Batch:
 
 
 def put_in(batch: Batch, event: Event, evaluator: PlainEvaluator | None = None) -> Decision:
-    decision = decide(
-        batch.graph, batch.snapshot, batch.rows, event, evaluator or PlainEvaluator()
-    )
+    decision = decide(batch.graph, batch.snapshot, batch.rows, event, evaluator or PlainEvaluator())
     assert isinstance(decision, Decision)
     if decision.rejected is None:
         batch.apply(event, decision)
@@ -129,7 +126,7 @@ def test_a_task_that_a_later_event_cancels_is_not_offered() -> None:
     change = batch.build()
 
     assert [task.place for task in change.ready] == ["j"]
-    assert {t.place: t.state for t in change.created}["b"] is TaskState.CANCELLED
+    assert {t.place: t.state for t in change.created}[Place("b")] is TaskState.CANCELLED
     assert change.cancelled == ()
 
 
@@ -248,8 +245,8 @@ def write(change: Change, ledger: Ledger) -> tuple[dict[Place, Task], Ledger, se
             ledger.tasks[place] = replace(ledger.tasks[place], state=TaskState.CANCELLED)
     for place, kind, _ in change.claims.timers:
         ledger.timers.pop((place, kind), None)
-    for place, kind in change.cleared:
-        for each in TimerKind if kind is None else (kind,):
+    for place, wanted in change.cleared:
+        for each in TimerKind if wanted is None else (wanted,):
             ledger.timers.pop((place, each), None)
     for timer in change.timers:
         ledger.timers[timer.place, timer.kind] = timer
@@ -295,16 +292,16 @@ def something_due(ledger: Ledger, chance: Random, at: int, last: int) -> Event:
         choices.append(
             TimerFired(at=late, place=timer.place, kind=timer.kind, version=timer.version)
         )
-    for wait in ledger.waits.values():
-        choices.append(
-            EventReceived(
-                at=at,
-                place=wait.place,
-                version=wait.version,
-                message_id=MessageId(f"m{last}"),
-                payload=Text(1, "1"),
-            )
+    choices += [
+        EventReceived(
+            at=at,
+            place=wait.place,
+            version=wait.version,
+            message_id=MessageId(f"m{last}"),
+            payload=Text(1, "1"),
         )
+        for wait in ledger.waits.values()
+    ]
     if chance.random() < 0.05 or not choices:
         choices = [CancelRequested(at=at)]
     return chance.choice(choices)

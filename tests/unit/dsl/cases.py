@@ -84,6 +84,7 @@ CASES: list[tuple[str, str]] = [
     ("number_range", task("params: {x: ⟦9223372036854775808}")),
     ("number_range", task("params: {x: ⟦.inf}")),
     ("number_range", task("params: {x: ⟦1e999}")),
+    ("number_range", task("params: {x: ⟦" + "9" * 5_000 + "}")),
     # --- keys and values ---
     ("unknown_key", task("⟦tiemout: 1s")),
     ("unknown_key", ONE + "⟦nods: 1\n"),

@@ -62,6 +62,18 @@ def test_a_default_never_replaces_what_is_there() -> None:
     assert json.loads(check_input(SCHEMA, value)) == value
 
 
+def test_defaults_are_found_behind_references_and_in_all_parts() -> None:
+    schema = {
+        "allOf": [{"properties": {"a": {"default": 1}}}, {"$ref": "#part"}],
+        "$defs": {
+            "b": {"$anchor": "part", "properties": {"b": {"$ref": "#/$defs/c"}}},
+            "c": {"default": 2},
+        },
+    }
+
+    assert check_input(json.dumps(schema), {}) == '{"a":1,"b":2}'
+
+
 def test_the_result_is_canonical_json() -> None:
     assert check_input(None, {"b": [1, 2.5, None], "a": "é"}) == '{"a":"é","b":[1,2.5,null]}'
 

@@ -126,6 +126,16 @@ def test_retry_is_merged_key_by_key_over_the_defaults_over_the_language() -> Non
     )
 
 
+def test_a_node_that_says_one_key_of_retry_keeps_the_others_of_the_defaults() -> None:
+    given = "{max_attempts: 7, initial: 3s, factor: 4, max: 9s, jitter: equal}"
+
+    found = work_of(
+        "type: task, task: t, retry: {max_attempts: 2}", f"defaults: {{retry: {given}}}"
+    )
+
+    assert found.retry == RetryPolicy(2, 3 * SECOND_US, 4.0, 9 * SECOND_US, Jitter.EQUAL)
+
+
 def test_the_other_defaults_fill_what_a_node_leaves_out() -> None:
     top = "defaults: {queue: q, priority: 5, total_timeout: 1m, queue_timeout: 2m, heartbeat_timeout: 3s}"
 

@@ -12,7 +12,7 @@ from tenuto.model.errors import (
 
 
 def test_every_error_ends_a_command_with_its_own_code() -> None:
-    kinds = {
+    kinds: dict[type[TenutoError], int] = {
         InvalidDefinition: 2,
         InvalidInput: 2,
         NotFound: 3,

@@ -55,6 +55,16 @@ def test_repeating_the_loop_around_the_join_leaks() -> None:
     assert problem.message.startswith("`a → h` gets past the join `j`")
 
 
+def test_repeating_a_loop_before_the_join_does_not_leak() -> None:
+    text = "h -> x; x -> j when 'y'; x -> h when 'z' loop 3; x -> b else; b -> j; x -failure-> out"
+    problems = found(text, "race_leak", types={"x": "switch"}, join={"j": 1})
+
+    assert problems == []
+    text = "h -> x when 'y'; h -> b else; x -> h when 'z' loop 3; x -> j else; b -> j; x -failure-> out"
+    problems = found(text, "race_leak", types={"h": "switch", "x": "switch"}, join={"j": 1})
+    assert [p.edges for p in problems] == [(5,)]
+
+
 # --- failure_cuts_join -------------------------------------------------------------------------------
 
 
@@ -128,6 +138,12 @@ def test_a_branch_with_a_second_way_in_is_not_taken_for_exclusive() -> None:
     assert len(cuts(text, types={"s": "switch"})) == 1
 
 
+def test_failure_edges_of_a_switch_are_taken_together_so_they_may_cut() -> None:
+    text = "s -> z else; s -failure-> a; s -failure-> b; a -> m; b -> m; a -failure-> out"
+
+    assert len(cuts(text, types={"s": "switch"})) == 1
+
+
 def test_a_search_too_long_leaves_the_warning_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenuto.model.hazards.SEARCH_MAX", 0)
 
@@ -164,6 +180,7 @@ def test_an_end_behind_a_switch_is_no_hazard() -> None:
 
 def test_a_failure_branch_alone_is_no_hazard() -> None:
     assert ends("a -> b; a -failure-> e", types={"e": "end"}) == []
+    assert ends("a -> e; a -failure-> x; a -failure-> y", types={"e": "end"}) == []
     assert len(ends("a -> b; a -failure-> e; a -always-> c", types={"e": "end"})) == 1
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from tests.support.graphs import definition, graph, index_of
 from tests.support.shapes import (
     always_passes,
@@ -85,6 +85,7 @@ def test_loops_nest_or_are_disjoint_and_the_outer_comes_first(any: Definition) -
         assert loop.parent == max(around, default=None)
 
 
+@settings(max_examples=300)
 @given(definitions())
 def test_a_race_is_what_the_definition_of_a_race_says(any: Definition) -> None:
     structure = analyse(any).structure
@@ -351,6 +352,12 @@ def test_a_node_whose_only_way_is_to_repeat_an_inner_loop_stays_in_the_race() ->
     text = "s -> h; s -> b; h -> w when 'x'; w -> h loop 3; h -> j else; b -> j"
 
     assert race(text, "j", join={"j": 1}, types={"h": "switch"}) == {"h", "w", "b"}
+
+
+def test_a_node_that_only_repeats_the_loop_where_branches_part_is_in_the_race() -> None:
+    text = "h -> j when 'x'; h -> a when 'y'; a -> j; h -> w else; w -> h loop 3"
+
+    assert race(text, "j", join={"j": 1}, types={"h": "switch"}) == {"a", "w"}
 
 
 def test_repeating_the_loop_around_the_join_is_out_of_the_race() -> None:

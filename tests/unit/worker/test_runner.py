@@ -10,6 +10,7 @@ from tests.support.gateway import MemoryGateway
 from tests.support.worker import a_crew, turns_until
 
 from tenuto.ports.gateway import Failed, Lease, Result, Success
+from tenuto.worker import runner
 from tenuto.worker.context import current
 
 
@@ -279,8 +280,11 @@ async def test_draining_releases_what_does_not_end_in_time() -> None:
         assert crew.gateway.calls[-1] == "leave"
 
 
-async def test_work_that_cannot_be_stopped_is_not_released() -> None:
+async def test_work_that_cannot_be_stopped_is_not_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Somebody else would start it while it still runs here; its lease ends by itself."""
+    monkeypatch.setattr(runner, "_UNWIND_US", 20_000)
     begun, go = threading.Event(), threading.Event()
 
     def stubborn() -> None:
@@ -437,8 +441,11 @@ async def test_work_stops_when_the_runner_itself_is_cancelled() -> None:
         assert crew.gateway.released == []
 
 
-async def test_the_work_of_a_loop_that_ended_is_released_not_failed() -> None:
+async def test_the_work_of_a_loop_that_ended_is_released_not_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The program that gave its loop is over; the step is not at fault."""
+    monkeypatch.setattr(runner, "_INTERRUPTED_US", 20_000)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=_like_asyncio_run, args=(loop,))
     thread.start()

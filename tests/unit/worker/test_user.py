@@ -11,6 +11,7 @@ import pytest
 from tests.support.worker import a_crew
 
 from tenuto.ports.gateway import Success
+from tenuto.worker import runner
 from tenuto.worker.context import current
 
 
@@ -232,7 +233,10 @@ async def test_the_traceback_begins_in_user_code() -> None:
         assert any("in inner" in line for line in lines)
 
 
-async def test_the_users_loop_that_is_closed_before_the_first_task_interrupts_it() -> None:
+async def test_the_users_loop_that_is_closed_before_the_first_task_interrupts_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runner, "_INTERRUPTED_US", 20_000)
     loop = asyncio.new_event_loop()
     loop.close()
 

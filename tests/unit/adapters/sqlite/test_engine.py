@@ -278,6 +278,7 @@ async def test_a_database_locked_by_another_program_is_unavailable_then_usable(
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(Unavailable, match="locked by another program"):
             await engine.write(put("w"))
+        assert not await engine.foreign_changes(), "a look needs no lock"
         other.execute("ROLLBACK")
 
     await engine.write(put("w"))

@@ -1,0 +1,258 @@
+"""J: when a node with several in-edges acts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tenuto.model.states import RunState
+from tests.support.graphs import graph
+from tests.support.world import World
+
+
+def test_J1_join_all_acts_when_every_token_is_in() -> None:
+    world = World(graph("r -> a; r -> b; a -> j; b -> j")).start()
+    world.succeed("r")
+    world.succeed("b")
+    assert world.letter("j") == "."
+
+    world.succeed("a")
+
+    assert world.letter("j") == "a"
+
+
+def test_J1_join_all_acts_with_one_taken_and_skips_with_none() -> None:
+    text = "s -> a when 'x'; s -> b when 'y'; s -> c else; a -> j; b -> j"
+    one = World(graph(text, types={"s": "switch"}), {"x": True}).start()
+    none = World(graph(text, types={"s": "switch"}), {"x": False, "y": False}).start()
+    one.succeed("a")
+    none.succeed("c")
+
+    assert (one.letter("j"), none.letter("j")) == ("a", "k")
+
+
+def test_J1_a_repaired_branch_reaches_its_merge() -> None:
+    """`try -> merge`, `try -failure-> repair -> merge` runs merge."""
+    world = World(graph("try -> merge; try -failure-> repair; repair -> merge")).start()
+    world.fail("try")
+    assert world.letter("merge") == "."
+
+    world.succeed("repair")
+
+    assert world.letter("merge") == "a"
+
+
+def test_J1_a_handled_failure_cuts_a_join_off() -> None:
+    """`pay -> ship`, `reserve -> ship`, `pay -failure-> notify` does not ship."""
+    world = World(graph("pay -> ship; reserve -> ship; pay -failure-> notify")).start()
+    world.fail("pay")
+    world.succeed("reserve")
+    assert world.letter("ship") == "k"
+
+    world.succeed("notify")
+
+    assert world.state is RunState.SUCCESS
+
+
+def test_J1_the_cut_off_looks_through_a_diamond() -> None:
+    """The failure is two steps up, and both ways down from it are dead."""
+    text = "r -> a; r -> z; a -> b; a -> c; a -failure-> n; b -> d; c -> d; d -> j; z -> j"
+    world = World(graph(text)).start()
+    world.succeed("r")
+    world.succeed("z")
+    world.fail("a")
+
+    assert (world.letter("d"), world.letter("j")) == ("k", "k")
+
+
+def test_J1_one_living_way_down_from_the_failure_is_enough() -> None:
+    text = "r -> a; r -> z; a -> b; a -failure-> c; b -> j; c -> j; z -> j"
+    world = World(graph(text)).start()
+    world.succeed("r")
+    world.succeed("z")
+    world.fail("a")
+    world.succeed("c")
+
+    assert world.letter("j") == "a"
+
+
+def test_J1_a_tolerated_failure_cuts_nothing_off() -> None:
+    world = World(graph("a -> j when 'x'; b -> j", optional=["a"]), {"x": False}).start()
+    world.fail("a")
+    world.succeed("b")
+
+    assert (world.edges, world.letter("j")) == ("dt", "a")
+
+
+def test_J1_the_cut_off_does_not_look_through_a_count_join() -> None:
+    """`m` may be skipped by whatever means: the failure ahead of it is not why `j` lacks its token."""
+    text = "f -> a; f -> z; a -failure-> n; a -> m; n -> q when 'no'; m -> j when 'no'; z -> j"
+    plain = World(graph(text), {"no": False}).start()
+    counted = World(graph(text + "; n -> m", join={"m": 1}), {"no": False}).start()
+    for world in (plain, counted):
+        world.succeed("f")
+        world.succeed("z")
+        world.fail("a")
+        world.succeed("n")
+    counted.succeed("m")
+
+    assert (plain.letter("j"), counted.letter("j")) == ("k", "a")
+
+
+def test_J2_join_any_acts_at_the_first_token_and_later_ones_have_no_effect() -> None:
+    world = World(graph("r -> a; r -> b; a -> j; b -> j", join={"j": 1})).start()
+    world.succeed("r")
+    world.succeed("a")
+    world.succeed("j")
+    assert (world.letters, world.state) == ("sass".replace("as", "sa", 1), RunState.RUNNING)
+
+    world.succeed("b")
+
+    assert (world.letters, world.state) == ("ssss", RunState.SUCCESS)
+
+
+def test_J2_join_k_acts_at_the_kth_taken_token() -> None:
+    text = "r -> a; r -> b; r -> c; a -> j; b -> j; c -> j"
+    world = World(graph(text, join={"j": 2})).start()
+    world.succeed("r")
+    world.succeed("a")
+    assert world.letter("j") == "."
+
+    world.succeed("c")
+
+    assert world.letter("j") == "a"
+
+
+def test_J2_too_few_taken_is_dead_and_says_who_failed() -> None:
+    text = "r -> a; r -> b; r -> c; a -> j; b -> j; c -> j; j -failure-> n"
+    world = World(graph(text, join={"j": 2})).start()
+    world.succeed("r")
+    world.succeed("b")
+    world.fail("c")
+    world.fail("a")
+    error = json.loads(world.error("j"))
+
+    assert (world.letter("j"), error["code"]) == ("x", "join_unsatisfied")
+    assert error["details"] == {"taken": 1, "needed": 2, "errors": ["a", "c"]}
+    assert world.letter("n") == "a"
+
+
+def test_J2_none_taken_and_nothing_failed_is_skipped() -> None:
+    text = "s -> a when 'x'; s -> b when 'x'; s -> c else; a -> j; b -> j"
+    world = World(graph(text, types={"s": "switch"}, join={"j": 1}), {"x": False}).start()
+    world.succeed("c")
+
+    assert (world.letters, world.state) == ("skksk", RunState.SUCCESS)
+
+
+def test_J2_none_taken_because_all_failed_is_dead() -> None:
+    world = World(graph("r -> a; r -> b; a -> j; b -> j", join={"j": 1})).start()
+    world.succeed("r")
+    world.fail("a")
+    world.fail("b")
+
+    assert (world.letter("j"), world.state) == ("x", RunState.FAILED)
+
+
+def test_J2_all_in_edges_as_count_is_the_strict_join() -> None:
+    world = World(graph("r -> a; r -> b when 'x'; a -> j; b -> j", join={"j": 2}), {"x": False})
+    world.start().succeed("r")
+    world.succeed("a")
+
+    assert (world.letter("j"), world.state) == ("x", RunState.FAILED)
+
+
+def test_J3_losers_are_cancelled_pending_ones_too_and_their_edges_are_dead() -> None:
+    text = "r -> a; r -> b; b -> c; a -> j; c -> j"
+    world = World(graph(text, join={"j": 1}, cancel_losers=["j"])).start()
+    world.succeed("r")
+    world.grant("b")
+    world.succeed("a")
+
+    assert world.letters == "ssc" + "ca"
+    assert world.edges == "tt" + "d" + "td"
+    assert world.task("b").state == "cancelled"
+    assert "c" not in world.ledger.tasks
+
+
+def test_J3_without_cancel_losers_they_run_on_and_the_run_waits() -> None:
+    world = World(graph("r -> a; r -> b; a -> j; b -> j", join={"j": 1})).start()
+    world.succeed("r")
+    world.succeed("a")
+    world.succeed("j")
+
+    assert (world.letter("b"), world.state) == ("a", RunState.RUNNING)
+
+
+@pytest.mark.parametrize("type", ["wait", "wait_for_event"])
+def test_J3_a_loser_s_timer_and_wait_go(type: str) -> None:
+    world = World(
+        graph("r -> a; r -> b; a -> j; b -> j", types={"b": type}, join={"j": 1}, cancel_losers=["j"])
+    ).start()
+    world.succeed("r")
+    assert world.ledger.timers or world.ledger.waits
+
+    world.succeed("a")
+
+    assert not world.ledger.timers
+    assert not world.ledger.waits
+
+
+def test_J3_a_path_that_ends_elsewhere_is_not_in_the_race() -> None:
+    text = "r -> a; r -> b; a -> j; b -> j when 'x'; b -> s when 'y'"
+    world = World(graph(text, join={"j": 1}, cancel_losers=["j"]), {"x": True, "y": True}).start()
+    world.succeed("r")
+    world.succeed("a")
+    assert world.letter("b") == "a"
+
+    world.fail("b")
+
+    assert world.state is RunState.FAILED
+
+
+def test_J3_a_loser_that_was_woken_in_the_same_decision_is_not_looked_at_again() -> None:
+    """The race of `j` holds `n`, which stands after `j` in the order: its way to `j` is a back edge."""
+    text = "h -> j; h -failure-> n; n -always-> h loop 2"
+    world = World(graph(text, types={"j": "set"}, join={"j": 1}, cancel_losers=["j"])).start()
+    world.succeed("h")
+
+    assert (world.letters, world.state) == ("ssc", RunState.SUCCESS)
+
+
+def test_J4_the_output_of_a_join_is_what_it_took() -> None:
+    text = "r -> a; r -> b when 'x'; r -> w; a -> j; b -> j; w -> j"
+    world = World(graph(text, types={"j": "join", "w": "wait"}), {"x": False}).start()
+    world.succeed("r")
+    world.succeed("a", "1")
+    world.fire("w", _wait())
+
+    assert world.output() == {"j": {"a": "1", "w": None}}
+
+
+def test_J4_a_race_s_view_is_what_was_taken_when_the_join_acted() -> None:
+    text = "r -> a; r -> b; a -> j; b -> j"
+    world = World(graph(text, types={"j": "join"}, join={"j": 1})).start()
+    world.succeed("r")
+    world.succeed("b", "2")
+    world.succeed("a", "1")
+
+    assert (world.letters, world.output()) == ("ssss", {"j": {"b": "2"}})
+
+
+def test_J4_views_nest_and_are_ordered_by_id() -> None:
+    text = "r -> b; r -> a; b -> j; a -> j; j -> k; r -> k"
+    world = World(graph(text, types={"j": "join", "k": "join"})).start()
+    world.succeed("r", "0")
+    world.succeed("b", "2")
+    world.succeed("a", "1")
+    output = world.output()
+
+    assert output == {"k": {"j": {"a": "1", "b": "2"}, "r": "0"}}
+    assert json.dumps(output) == '{"k": {"j": {"a": "1", "b": "2"}, "r": "0"}}'
+
+
+def _wait():  # type: ignore[no-untyped-def]
+    from tenuto.machine.events import TimerKind
+
+    return TimerKind.WAIT
