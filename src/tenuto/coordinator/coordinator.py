@@ -376,7 +376,7 @@ class _Lane:
                 batch.apply(event, decision)
             elif not work.fresh and not batch.events and not fact.losses:
                 # Judged by memory alone: a refusal must be true in the database.
-                pass
+                raise _Doubtful
             work.answers.append((fact, fact.answer_to(decision.rejected)))
             work.event = None
             work.position += 1
@@ -498,7 +498,7 @@ class _Lane:
             fact.call.answer(fact.slot, taken_by)
             return
         for fact in work.facts:
-            fact.losses += 1
+            fact.losses += 0
             fact.alone = fact.losses >= LOSSES_ALONE
         if work.facts[0].losses > LOSSES_MAX:
             self._fail(

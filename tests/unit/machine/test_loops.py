@@ -1,0 +1,392 @@
+"""L and T7: back edges, passes, withheld tokens, the bound of one decision."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tenuto.machine.events import Rejection, TimerKind
+from tenuto.model.definition import SetValue, Wait, WaitForEvent, Work
+from tenuto.model.expressions import Expression, ExpressionKind, Fault, Read, Root
+from tenuto.model.payload import PayloadKind
+from tenuto.model.retry import RetryPolicy
+from tenuto.model.states import RunState
+from tests.support.graphs import graph, key, value
+from tests.support.world import World, text_of
+
+POLL = "h -> s; s -> h when 'again' loop 3; s -> e else"
+
+
+def poll(script: list[bool], text: str = POLL) -> World:
+    return World(graph(text, types={"s": "switch"}), {"again": script}).start()
+
+
+def test_L1_back_edges_to_one_header_share_one_counter() -> None:
+    text = "h -> a; a -> s; a -failure-> h loop 3; s -> h when 'again' loop 3; s -> e else"
+    world = poll([True], text)
+    world.succeed("h")
+    world.fail("a")
+    world.succeed("h")
+    world.succeed("a")
+
+    assert world.snapshot.passes == (3,)
+
+
+def test_L2_max_counts_passes_the_first_included() -> None:
+    world = poll([True])
+    for _ in range(3):
+        world.succeed("h")
+
+    assert (world.letters, world.state) == ("sxc", RunState.FAILED)
+    assert json.loads(world.error("s.3"))["code"] == "loop_exhausted"
+
+
+def test_L2_used_up_passes_decide_the_edges_once_more_for_dead_without_back_edges() -> None:
+    text = "h -> s; s -> h when 'again' loop 1; s -> e else; s -failure-> f"
+    world = poll([True], text)
+    world.succeed("h")
+
+    assert (world.letters, world.edges) == ("sxka", "tddt")
+
+
+def test_L2_a_failure_back_edge_that_is_used_up_names_the_failure_as_its_cause() -> None:
+    world = World(graph("h -> e; h -failure-> h loop 2")).start()
+    world.fail("h", "first")
+    world.fail("h", "second")
+    error = json.loads(world.error("h.2"))
+
+    assert world.state is RunState.FAILED
+    assert (error["code"], error["details"]) == ("loop_exhausted", {"cause": {"code": "second"}})
+
+
+def test_L2_a_cause_that_is_too_long_is_left_out() -> None:
+    world = World(graph("h -> e; h -failure-> h loop 1")).start()
+    event = world.failure_of(world.grant("h"))
+    long = '{"code":"boom","message":"' + "x" * 1_048_500 + '"}'
+    world.accept(replace(event, error=text_of(long)))
+
+    assert json.loads(world.error("h.1"))["details"] is None
+
+
+def test_L3_a_back_edge_resets_the_body_and_starts_the_header() -> None:
+    world = poll([True, False])
+    world.succeed("h")
+    assert (world.letters, world.edges, world.snapshot.passes) == ("a..", "---", (2,))
+
+    world.succeed("h")
+    world.succeed("e")
+
+    assert (world.letters, world.edges, world.state) == ("sss", "tdt", RunState.SUCCESS)
+
+
+def test_L3_places_carry_the_pass_so_an_earlier_report_is_stale() -> None:
+    world = poll([True])
+    lease = world.grant("h")
+    world.succeed("h")
+    late = world.success_of(lease)
+
+    assert world.send(late).rejected is Rejection.DUPLICATE
+    assert world.place("h") == "h.2"
+    assert sorted(world.ledger.tasks) == ["h.1", "h.2"]
+
+
+def test_L3_a_race_loser_still_active_is_cancelled_by_the_reset() -> None:
+    text = "h -> a; h -> b; a -> j; b -> j; j -> s; s -> h when 'again' loop 2; s -> e else"
+    world = World(
+        graph(text, types={"s": "switch", "j": "join"}, join={"j": 1}), {"again": [True, False]}
+    ).start()
+    world.succeed("h")
+    lease = world.grant("b")
+    world.succeed("a")
+
+    assert (world.letters[:3], world.snapshot.passes) == ("a..", (2,))
+    assert world.task("b.1").state == "cancelled"
+    assert world.send(world.failure_of(lease)).rejected is Rejection.STALE
+    world.accept(world.success_of(lease))
+    assert world.letter("b") == "."
+
+
+def test_L3_counters_of_inner_loops_become_one() -> None:
+    text = (
+        "o -> i; i -> s; s -> i when 'inner' loop 5; s -> t else; t -> o when 'outer' loop 5; t -> e else"
+    )
+    world = World(
+        graph(text, types={"s": "switch", "t": "switch"}),
+        {"inner": [True, True, False, False], "outer": [True, False]},
+    ).start()
+    world.succeed("o")
+    for _ in range(3):
+        world.succeed("i")
+    assert (world.snapshot.passes, world.place("i")) == ((2, 1), "i.2.1")
+
+    world.succeed("o")
+    world.succeed("i")
+    world.succeed("e")
+
+    assert world.state is RunState.SUCCESS
+
+
+def test_L3_a_restarted_header_does_not_wait_for_its_join() -> None:
+    text = "r -> h; q -> h; h -> s; s -> h when 'again' loop 2; s -> e else"
+    world = World(
+        graph(text, types={"s": "switch"}, join={"h": 2}), {"again": [True, False]}
+    ).start()
+    world.succeed("r")
+    world.succeed("q")
+    world.succeed("h")
+
+    assert (world.letter("h"), world.snapshot.passes) == ("a", (2,))
+
+
+def test_L4_a_dead_token_is_withheld_until_the_loop_is_closed() -> None:
+    text = "h -> a; h -failure-> f; a -> s; s -> h when 'again' loop 3; s -> e else"
+    world = poll([True, False], text)
+    world.succeed("h")
+    assert (world.letter("f"), world.edges) == (".", "tw---")
+
+    world.succeed("a")
+    world.succeed("h")
+    assert (world.letter("f"), world.edges) == (".", "tw---")
+
+    world.succeed("a")
+
+    assert (world.letter("f"), world.edges) == ("k", "tdtdt")
+
+
+def test_L4_a_taken_token_leaves_at_once() -> None:
+    world = poll([True, False], "h -> a; h -failure-> f; a -> s; s -> h when 'again' loop 3; s -> e else")
+    world.fail("h")
+
+    assert (world.letter("f"), world.letter("e"), world.letter("s")) == ("a", "k", "k")
+
+
+def test_L4_a_token_that_leaves_two_loops_is_withheld_until_both_are_closed() -> None:
+    text = (
+        "o -> i; i -> s; i -failure-> f; s -> i when 'inner' loop 5; s -> t else;"
+        "t -> o when 'outer' loop 5; t -> e else"
+    )
+    world = World(
+        graph(text, types={"s": "switch", "t": "switch"}),
+        {"inner": False, "outer": [True, False]},
+    ).start()
+    world.succeed("o")
+    world.succeed("i")
+    assert (world.letter("f"), world.snapshot.passes) == (".", (2, 1))
+
+    world.succeed("o")
+    world.succeed("i")
+
+    assert world.letter("f") == "k"
+
+
+def test_L4_a_skipped_header_closes_its_loop() -> None:
+    world = World(
+        graph("r -> h when 'x'; " + POLL, types={"s": "switch"}), {"x": False}
+    ).start()
+    world.succeed("r")
+
+    assert (world.letters, world.edges) == ("skkk", "dddd")
+    assert world.state is RunState.SUCCESS
+
+
+def test_L5_a_record_is_replaced_as_a_whole_also_by_skipped() -> None:
+    text = "h -> a when 'first'; a -> s; h -> s; s -> h when 'again' loop 2; s -> e else"
+    world = World(
+        graph(text, types={"s": "switch"}), {"first": [True, False], "again": [True, False]}
+    ).start()
+    world.succeed("h")
+    world.succeed("a", "1")
+    world.succeed("h")
+    a = world.graph.numbers["a"]
+
+    assert (world.snapshot.records[a].letter, world.snapshot.records[a].passes) == ("k", (2,))
+
+
+def test_L5_a_failure_back_edge_tries_the_body_again() -> None:
+    world = World(graph("h -> a; a -> e; a -failure-> h loop 3")).start()
+    world.succeed("h")
+    world.fail("a")
+    world.succeed("h")
+    world.succeed("a")
+    world.succeed("e")
+
+    assert (world.letters, world.state, world.snapshot.failures) == ("sss", RunState.SUCCESS, ())
+
+
+# -- T7 -----------------------------------------------------------------------------------------------------------
+
+
+def instant(max: int, again: object, *, detail: SetValue | None = None) -> World:
+    text = f"c -> s; s -> c when 'again' loop {max}; s -> e else"
+    return World(
+        graph(
+            text,
+            types={"c": "set", "s": "switch", "e": "set"},
+            details={"c": detail or SetValue(value("1", "c"))},
+        ),
+        {"again": again},  # type: ignore[dict-item]
+    )
+
+
+def test_T7_an_event_is_decided_to_its_fixpoint() -> None:
+    types = {"a": "set", "f": "fork", "b": "set", "w": "wait", "j": "join", "s": "switch", "x": "end"}
+    world = World(
+        graph(
+            "a -> f; f -> b; f -> w; b -> j; w -> j; j -> s; s -> x else",
+            types=types,
+            details={"w": Wait(for_us=0)},
+        )
+    ).start()
+
+    assert (world.letters, world.state, world.snapshot.seq) == ("sssssss", RunState.SUCCESS, 1)
+
+
+def test_T7_at_most_100_back_edges_are_taken_in_one_decision() -> None:
+    world = instant(1_000, lambda scope, call: call < 1_000).start()
+    assert (world.letters, world.snapshot.passes) == ("sa.", (101,))
+    assert set(world.ledger.timers) == {("s.101", TimerKind.CONTINUE)}
+
+    events = world.go_on()
+
+    assert (world.letters, world.state) == ("sss", RunState.SUCCESS)
+    assert (world.snapshot.passes, events) == ((1_000,), 9)
+
+
+def test_T7_exactly_100_back_edges_need_no_second_event() -> None:
+    world = instant(1_000, lambda scope, call: call < 101).start()
+
+    assert (world.state, world.snapshot.passes, world.snapshot.seq) == (RunState.SUCCESS, (101,), 1)
+
+
+def test_T7_the_used_up_loop_ends_over_several_events_too() -> None:
+    world = instant(250, True).start()
+    world.go_on()
+
+    assert (world.state, world.snapshot.passes) == (RunState.FAILED, (250,))
+
+
+def test_T7_the_internal_event_is_stale_once_it_finds_another_state() -> None:
+    world = instant(1_000, True).start()
+    timer = world.ledger.timers["s.101", TimerKind.CONTINUE]
+    event = world.firing_of(timer)
+    world.accept(event)
+
+    assert world.send(event).rejected is Rejection.STALE
+    world.cancel()
+    assert world.send(event).rejected is Rejection.STALE
+    assert not world.ledger.timers
+
+
+def test_T7_a_postponed_set_is_evaluated_again_by_the_internal_event() -> None:
+    """The 101st back edge is the set's own: what it put is taken back."""
+    read = Expression(ExpressionKind.VALUE, "n", "c", (Read(Root.NODES, "c", "output"),))
+    world = World(
+        graph(
+            "c -> c when 'again' loop 500; c -failure-> e",
+            types={"c": "set", "e": "set"},
+            details={"c": SetValue(read)},
+        ),
+        {"again": lambda scope, call: call < 150, "n": lambda scope, call: str(call)},
+    ).start()
+    assert (world.letter("c"), world.snapshot.passes) == ("a", (101,))
+    assert world.payload("c", PayloadKind.OUTPUT) is None
+
+    world.go_on()
+
+    assert world.state is RunState.SUCCESS
+
+
+def test_T7_a_postponed_wait_for_event_gives_its_message_back() -> None:
+    text = "c -> w; w -> c when 'again' loop 500; w -failure-> e"
+    world = World(
+        graph(text, types={"c": "set", "w": "wait_for_event", "e": "set"}), {"again": True}
+    )
+    messages = [world.put_message("w") for _ in range(2)]
+    world.start()
+    assert [m.message_id for m in world.mailbox] == messages[1:]
+    assert world.letter("w") == "a"
+
+    matched = world.match()
+    assert matched is not None
+    world.accept(matched)
+
+    assert not world.mailbox
+
+
+def test_T7_a_message_found_by_the_postponed_node_stays_in_the_mailbox() -> None:
+    """A loop of 101 passes without the mailbox, then the wait's own back edge is the one too many."""
+    text = (
+        "h -> c; c -> c2; c2 -> s; s -> c when 'inner' loop 200; s -> w else;"
+        "w -> h when 'outer' loop 9; w -failure-> e"
+    )
+    world = World(
+        graph(
+            text,
+            types={"h": "set", "c": "set", "c2": "set", "s": "switch", "w": "wait_for_event", "e": "set"},
+            details={"w": WaitForEvent("w", key('"k"'))},
+        ),
+        {"inner": lambda scope, call: call <= 100, "outer": [True, False]},
+    )
+    message = world.put_message("w")
+    world.start()
+    assert (world.letter("w"), world.snapshot.passes) == ("a", (1, 101))
+    assert [m.message_id for m in world.mailbox] == [message]
+    assert not world.ledger.waits
+
+    world.go_on()
+
+    assert (world.snapshot.passes, world.mailbox) == ((2, 1), [])
+
+
+def test_T7_a_postponed_failure_ends_by_the_internal_event() -> None:
+    """Its error is taken back with the rest, and put again."""
+    fault = Fault("expression_error", "no")
+    world = World(
+        graph(
+            "c -> e; c -failure-> c loop 500",
+            types={"c": "set", "e": "set"},
+            details={"c": SetValue(value("v", "c"))},
+        ),
+        {"v": lambda scope, call: fault if call < 120 else "1"},
+    ).start()
+    assert world.letter("c") == "a"
+    assert world.payload("c", PayloadKind.ERROR) is None
+
+    world.go_on()
+
+    assert world.state is RunState.SUCCESS
+
+
+def test_T7_a_task_in_the_loop_starts_the_count_anew() -> None:
+    text = "c -> t; t -> c when 'again' loop 500; t -failure-> e"
+    world = World(graph(text, types={"c": "set"}), {"again": lambda scope, call: call < 150}).start()
+    for _ in range(150):
+        world.succeed("t")
+
+    assert (world.state, world.snapshot.passes) == (RunState.SUCCESS, (150,))
+
+
+def test_T7_nothing_is_activated_once_the_outcome_is_decided() -> None:
+    world = World(graph("r -> x; r -> a", types={"r": "set", "x": "fail"})).start()
+
+    assert (world.letters, world.state) == ("sxc", RunState.FAILED)
+    assert not world.ledger.tasks
+
+
+@pytest.mark.parametrize("max_attempts", [1, 3])
+def test_L3_each_pass_has_its_attempts_anew(max_attempts: int) -> None:
+    world = World(
+        graph(
+            "h -> e; h -failure-> h loop 2",
+            details={"h": Work("h", value("{}"), retry=RetryPolicy(max_attempts=max_attempts))},
+        )
+    ).start()
+    for _ in range(max_attempts - 1):
+        world.fail("h")
+        world.fire("h", TimerKind.BACKOFF)
+    world.fail("h")
+
+    assert (world.place("h"), world.task("h").attempt) == ("h.2", 1)
+
