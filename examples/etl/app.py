@@ -21,19 +21,29 @@ def extract(source: str) -> dict[str, Any]:
     """Read the CSV as it is: a list of rows, all values text."""
     path = Path(source)
     if not path.is_file():
-        # No attempt can help, so none is made.
-        raise TaskError("no_such_file", f"{source} is no file", retryable=False)
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
-        if missing:
-            raise TaskError(
-                "bad_columns",
-                f"{source} lacks {', '.join(missing)}",
-                details={"missing": missing},
-                retryable=False,
-            )
-        return {"rows": [{name: row[name] for name in COLUMNS} for row in reader]}
+        raise broken("no_such_file", f"{source} is no file")
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            names = reader.fieldnames or ()
+            missing = [name for name in COLUMNS if name not in names]
+            if missing:
+                raise broken("bad_columns", f"{source} lacks {', '.join(missing)}")
+            rows = []
+            for row in reader:
+                fields = sum(value is not None for value in row.values())
+                if fields != len(names):
+                    where = f"line {reader.line_num} has {fields} fields, not {len(names)}"
+                    raise broken("bad_row", f"{source} {where}")
+                rows.append({name: row[name] for name in COLUMNS})
+    except UnicodeDecodeError:
+        raise broken("not_utf8", f"{source} is no UTF-8") from None
+    return {"rows": rows}
+
+
+def broken(code: str, message: str) -> TaskError:
+    """A source that no further attempt can read, so none is made."""
+    return TaskError(code, message, retryable=False)
 
 
 @app.task(name="etl.clean")

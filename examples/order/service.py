@@ -3,14 +3,15 @@
 Standard library only; it knows nothing of Tenuto. What goes wrong, and when, follows from `--seed`. It keeps the rule
 that makes retrying safe: requests with the same Idempotency-Key have one effect, and all get the same answer.
 
-    python service.py --port 0 --seed 7 --journal journal.jsonl
+    python service.py --port 0 --seed 35 --journal journal.jsonl
 
-Prints `listening on http://127.0.0.1:PORT` as its first line. With `--port 0` the system picks a free one.
+Prints `listening on http://127.0.0.1:PORT` as its first line, then a line for each request. With `--port 0` the system
+picks a free port.
 
     POST /charges, /refunds     one effect a key; the first try of each goes wrong in some way
     POST /exports               begins an export: 202 and its id
     GET  /exports/<id>          `working` a few times, then `ready`
-    GET  /journal               every effect so far
+    GET  /journal               every effect so far, and how often it was asked for
 """
 
 from __future__ import annotations
@@ -27,8 +28,12 @@ from pathlib import Path
 from typing import Any, cast
 
 HANG_S = 30.0
-FAULTS = ("refuse", "lose", "busy", "hang")
-"""Answered 500 without an effect; 500 after it; 503 with Retry-After; no answer at all."""
+FAULTS = {
+    "refuse": "does nothing, answers 500",
+    "busy": "does nothing, answers 503 with Retry-After: 1",
+    "lose": "does it, but answers 500",
+    "hang": "does it, but never answers",
+}
 
 
 @dataclass
@@ -36,7 +41,9 @@ class Book:
     """What the service remembers. Effects are written to the journal before they are answered."""
 
     seed: int
-    journal: Path | None
+    journal: Path | None = None
+    down: bool = False
+    looks_needed: int | None = None
     effects: dict[str, dict[str, Any]] = field(default_factory=dict)
     tries: dict[str, int] = field(default_factory=dict)
     looks: dict[str, int] = field(default_factory=dict)
@@ -46,22 +53,24 @@ class Book:
     def fault(self, path: str, key: str) -> str | None:
         """What goes wrong with this try: always something with the first, sometimes with the second, then nothing."""
         with self.lock:
-            number = self.tries[path + key] = self.tries.get(path + key, 0) + 1
+            number = self.tries[f"{path} {key}"] = self.tries.get(f"{path} {key}", 0) + 1
+            if self.down:
+                return "refuse"
             # The how-manieth request it is, since its key is a new one in every run.
-            order = list(self.tries).index(path + key)
+            order = list(self.tries).index(f"{path} {key}")
         dice = random.Random(f"{self.seed} {path} {order} {number}")
         if number == 1 or (number == 2 and dice.random() < 0.5):
-            return dice.choice(FAULTS)
+            return dice.choice(sorted(FAULTS))
         return None
 
     def effect(self, path: str, key: str, wanted: object) -> tuple[dict[str, Any], bool]:
         """Do what is asked, once for a key; and whether this was the first time."""
         with self.lock:
-            known = self.effects.get(path + key)
+            known = self.effects.get(f"{path} {key}")
             if known is not None:
                 return known, False
             made = {"id": f"{path[1:-1]}-{len(self.effects) + 1}", "for": wanted}
-            self.effects[path + key] = made
+            self.effects[f"{path} {key}"] = made
             if self.journal is not None:
                 line = json.dumps({"path": path, "key": key, **made}, sort_keys=True)
                 with self.journal.open("a") as file:
@@ -76,8 +85,17 @@ class Book:
             if not any(made["id"] == name for made in self.effects.values()):
                 return None
             self.looks[name] = self.looks.get(name, 0) + 1
-            needed = random.Random(f"{self.seed} {name}").randint(2, 4)
-            return "ready" if self.looks[name] > needed else "working"
+            needed = self.looks_needed or random.Random(f"{self.seed} {name}").randint(2, 4)
+            return "ready" if self.looks[name] >= needed else "working"
+
+    def all(self) -> list[dict[str, Any]]:
+        """Every effect in order, with its key and how often it was asked for."""
+        with self.lock:
+            return [
+                {**made, "path": path, "key": key, "asked": self.tries.get(f"{path} {key}", 1)}
+                for address, made in self.effects.items()
+                for path, _, key in [address.partition(" ")]
+            ]
 
 
 class Server(ThreadingHTTPServer):
@@ -118,6 +136,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(400, {"error": "an Idempotency-Key is required"})
         elif self.path == "/exports":
             made, _ = self.book.effect(self.path, key, wanted)
+            self._say("begins")
             self._answer(202, made)
         else:
             self._pay(key, wanted)
@@ -125,12 +144,15 @@ class Handler(BaseHTTPRequestHandler):
     def _pay(self, key: str, wanted: object) -> None:
         fault = self.book.fault(self.path, key)
         if fault == "refuse":
+            self._say(FAULTS[fault])
             self._answer(500, {"error": "try again"})
             return
         if fault == "busy":
+            self._say(FAULTS[fault])
             self._answer(503, {"error": "too many requests"}, {"Retry-After": "1"})
             return
         made, first = self.book.effect(self.path, key, wanted)
+        self._say(FAULTS[fault] if fault else "does it" if first else "did it before, says so")
         if fault == "lose":
             self._answer(500, {"error": "it was done, but you cannot know"})
         elif fault == "hang":
@@ -141,14 +163,17 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/journal":
-            with self.book.lock:
-                self._answer(200, list(self.book.effects.values()))
+            self._answer(200, self.book.all())
             return
         state = self.book.look(self.path.removeprefix("/exports/"))
+        self._say(state or "unknown")
         if state is None:
             self._answer(404, {"error": f"there is no {self.path}"})
         else:
             self._answer(200, {"state": state, **({"rows": 3} if state == "ready" else {})})
+
+    def _say(self, what: str) -> None:
+        print(f"{self.command} {self.path}: {what}", flush=True)
 
     def _answer(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
         data = json.dumps(body).encode()
@@ -160,18 +185,20 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Quiet: the journal tells what matters."""
+        """Quiet: `_say` tells what matters."""
 
 
 def main() -> None:
     """Serve until interrupted, or until standard input ends with `--with-parent`."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--port", type=int, default=9000)
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--journal", type=Path)
+    parser.add_argument("--seed", type=int, default=35, help="what goes wrong, and when")
+    parser.add_argument("--journal", type=Path, help="a file that gets a line for each effect")
+    parser.add_argument("--down", action="store_true", help="answer every payment with 500")
+    parser.add_argument("--looks", type=int, help="how many looks an export takes (2 to 4)")
     parser.add_argument("--with-parent", action="store_true", help="end when standard input does")
     wanted = parser.parse_args()
-    book = Book(wanted.seed, wanted.journal)
+    book = Book(wanted.seed, wanted.journal, wanted.down, wanted.looks)
     server = Server(wanted.port, book)
     print(f"listening on http://127.0.0.1:{server.server_port}", flush=True)
     if wanted.with_parent:

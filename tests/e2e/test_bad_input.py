@@ -263,7 +263,7 @@ def test_a_disk_that_fills_up_stops_the_run_until_there_is_room(
         process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     )
 
-    out, err = process.communicate(timeout=HANG_S)
+    _, err = process.communicate(timeout=HANG_S)
 
     assert process.returncode == OK, err
     assert "Traceback" not in err

@@ -71,6 +71,27 @@ def test_two_interrupts_at_any_moment_lose_nothing_either(
         assert tenuto("run", "verify", run["run_id"]).returncode == 0
 
 
+def test_an_interrupted_run_is_carried_on_from_where_it_stood(
+    tenuto: Tenuto, background: list[subprocess.Popen[str]]
+) -> None:
+    process = tenuto.start("run", "sleepy.yaml")
+    background.append(process)
+    read_until(process, ["a  attempt 1 success"])
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=HANG_S)
+    [stopped] = json_of(tenuto("run", "list", "-o", "json"))
+
+    report = json_of(tenuto("run", "sleepy.yaml", "--carry-on", stopped["run_id"], "-o", "json"))
+
+    assert (process.returncode, stopped["state"]) == (INTERRUPTED, "running")
+    assert (report["run_id"], report["state"]) == (stopped["run_id"], "success")
+    assert [step["node"] for step in report["timeline"] if step["result"] == "success"] == [
+        "a",
+        "b",
+        "c",
+    ]
+
+
 @pytest.fixture
 def blocked(tenuto: Tenuto) -> Iterator[subprocess.Popen[str]]:
     """A run whose task will not end for a long time."""
@@ -93,9 +114,10 @@ def test_the_second_interrupt_does_not_wait_for_a_task_that_blocks(
     read_until(blocked, ["Ctrl-C again stops at once"])
     blocked.send_signal(signal.SIGINT)
 
-    _, err = blocked.communicate(timeout=HANG_S)
+    out, err = blocked.communicate(timeout=HANG_S)
 
     assert blocked.returncode == INTERRUPTED
+    assert out == "", "a stop after the drain would have shown the timeline"
     assert "carry it on with: tenuto run blocked.yaml --carry-on " in err
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from tests.support.house import house
 
 from tenuto.app.embedded import Engine, load_definition, post_message, read_only
 from tenuto.coordinator.commands import StartRequest
@@ -21,6 +22,7 @@ from tenuto.model.graph import Graph
 from tenuto.model.ids import RUN_PLACE, Place, RunId
 from tenuto.model.payload import Output, PayloadKey, PayloadKind
 from tenuto.model.stored import decode_graph
+from tenuto.ports.gateway import Lease
 from tenuto.ports.reads import Reads
 from tenuto.ports.store import RunRow
 from tenuto.worker.registry import Registry
@@ -416,6 +418,26 @@ def test_work_that_does_not_end_in_time_is_released_and_done_by_the_next_engine(
         assert run.state == "success"
         assert task.attempt == 1
         assert len(attempts) == 2
+
+
+def test_leases_of_a_dead_process_are_over_when_the_next_engine_starts(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+
+    async def die_with_a_lease() -> tuple[RunId, Lease]:
+        async with house(path) as h:
+            hand = await h.hire(["step"])
+            [run_id] = await h.begin(graph_of(chain("a")))
+            [lease] = await hand.lease()
+            return run_id, lease
+
+    run_id, lost = asyncio.run(die_with_a_lease())
+    with engine_with(step, path=path) as driver:
+        run = driver.end(run_id)
+        expired = driver.ask(driver.engine.reads.history(run_id))[1]
+
+        assert run.state == "success"
+        assert expired.kind == "LeaseExpired"
+        assert expired.at < run.created_at + lost.lease_us
 
 
 def test_runs_of_an_earlier_engine_go_on(tmp_path: Path) -> None:

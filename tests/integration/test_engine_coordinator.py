@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.support.graphs import graph, key, value
-from tests.support.house import house
+from tests.support.house import Hand, House, house
 from tests.support.plain import PlainEvaluator
 
 from tenuto.adapters.local.clock import SystemClock
 from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sql.store import SqlStore
 from tenuto.adapters.sqlite.engine import open_engine
+from tenuto.coordinator import timers
 from tenuto.coordinator.commands import StartRequest
+from tenuto.coordinator.mailbox import new_message
 from tenuto.coordinator.setting import Focus
 from tenuto.machine.codec import decode_event
 from tenuto.machine.events import LeaseExpired
@@ -26,13 +29,21 @@ from tenuto.model.errors import Conflict, InvalidInput, InvariantViolated, NotFo
 from tenuto.model.expressions import Expression, Fault, Message, Missing, Scope, Verdict
 from tenuto.model.graph import Graph
 from tenuto.model.ids import Place, RunId
-from tenuto.model.payload import PAYLOAD_MAX, PayloadKey, Text
+from tenuto.model.payload import PAYLOAD_MAX, PayloadKey, PayloadKind, Text
 from tenuto.model.retry import Jitter, RetryPolicy
-from tenuto.ports.gateway import Beat, Load
+from tenuto.ports.gateway import Beat, Lease, Load
 from tenuto.ports.gateway import Verdict as Answered
 from tenuto.ports.reads import Reads
+from tenuto.ports.store import Change, Committed, Store
 
 ONCE = RetryPolicy(max_attempts=2, initial_us=1_000, jitter=Jitter.NONE)
+
+
+@pytest.fixture(autouse=True)
+def no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is due must be announced by whoever makes it so; polling would hide a lost hint."""
+    monkeypatch.setattr(timers, "POLL_US", 600_000_000)
+    monkeypatch.setattr(timers, "PULSE_US", 600_000_000)
 
 
 async def kinds(reads: Reads, run_id: RunId) -> list[str]:
@@ -523,6 +534,53 @@ async def test_two_waits_of_one_run_for_one_address_take_a_message_each() -> Non
         await folds(h.reads, run_id, definition)
 
 
+async def test_a_message_that_comes_between_look_up_and_commit_is_found() -> None:
+    async with house() as h:
+
+        class Busy:
+            """While a commit is on its way another process posts the message."""
+
+            def __getattr__(self, name: str) -> object:
+                return getattr(real, name)
+
+            async def commit(self, changes: Sequence[Change], *, lease_us: int) -> Committed:
+                if any(change.waits for change in changes):
+                    await real.post(
+                        new_message(h.ids, "e", "k", "7", event_id="x", namespace="default")
+                    )
+                return await real.commit(changes, lease_us=lease_us)
+
+        real = h.store
+        for lane in h.coordinator._lanes:
+            lane._store = Busy()  # type: ignore[assignment]
+        [run_id] = await h.begin(WAITING)
+
+        assert (await h.commands.wait(run_id)).state == "success"
+
+
+@pytest.mark.parametrize("messages", [1, 2])
+async def test_waits_opened_in_one_batch_take_a_message_each(messages: int) -> None:
+    definition = graph(
+        "a -> e; b -> f",
+        types={"e": "wait_for_event", "f": "wait_for_event"},
+        details={"e": WaitForEvent("e", key('"k"')), "f": WaitForEvent("e", key('"k"'))},
+    )
+    async with house() as h:
+        hand = await h.hire(["a", "b"])
+        [run_id] = await h.begin(definition)
+        for number in range(messages):
+            await h.commands.send_event("e", "k", str(number))
+        await hand.report(*await hand.take(2))
+        detail = await h.reads.get_run(run_id)
+        outputs = await h.reads.payloads(
+            run_id, [PayloadKey(Place(place), PayloadKind.OUTPUT) for place in "ef"]
+        )
+
+        assert sorted(outputs.values()) == [str(number) for number in range(messages)]
+        assert len(detail.waits) == 2 - messages
+        await folds(h.reads, run_id, definition)
+
+
 async def test_runs_started_together_share_the_messages_that_wait() -> None:
     async with house() as h:
         for number in range(5):
@@ -532,7 +590,10 @@ async def test_runs_started_together_share_the_messages_that_wait() -> None:
         assert [(await h.commands.wait(run_id)).state for run_id in runs] == ["success"] * 5
 
 
-async def test_a_message_from_another_process_is_seen(tmp_path: Path) -> None:
+async def test_a_message_from_another_process_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timers, "POLL_US", 50_000)
     from tenuto.app.embedded import post_message
 
     path = tmp_path / "t.db"
@@ -634,11 +695,11 @@ async def test_what_the_store_refuses_is_halved_until_it_stands_alone() -> None:
             def __getattr__(self, name: str) -> object:
                 return getattr(real, name)
 
-            async def commit(self, changes: list[object], *, lease_us: int) -> object:
+            async def commit(self, changes: Sequence[Change], *, lease_us: int) -> Committed:
                 Refusing.commits += 1
-                if any(change.run_id == refusing for change in changes):  # type: ignore[attr-defined]
+                if any(change.run_id == refusing for change in changes):
                     raise InvariantViolated("the store says no")
-                return await real.commit(changes, lease_us=lease_us)  # type: ignore[arg-type]
+                return await real.commit(changes, lease_us=lease_us)
 
         real = h.store
         for lane in h.coordinator._lanes:
@@ -705,6 +766,58 @@ async def test_a_lease_call_is_refused_while_the_store_fails(tmp_path: Path) -> 
         failing.armed = False
 
         assert len(await hand.lease()) == 1
+
+
+class Losing:
+    """A store that lets the changes of a run lose so many times."""
+
+    def __init__(self, real: Store, run_id: RunId, times: int) -> None:
+        self.real, self.run_id, self.times = real, run_id, times
+        self.sizes: list[int] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.real, name)
+
+    async def commit(self, changes: Sequence[Change], *, lease_us: int) -> Committed:
+        ours = [change for change in changes if change.run_id == self.run_id]
+        self.sizes += [len(change.events) for change in ours]
+        if ours and len(self.sizes) <= self.times:
+            rest = [change for change in changes if change.run_id != self.run_id]
+            committed = await self.real.commit(rest, lease_us=lease_us)
+            return replace(committed, losers=committed.losers | {self.run_id})
+        return await self.real.commit(changes, lease_us=lease_us)
+
+
+async def losing(h: House, times: int) -> tuple[Losing, RunId, Hand, list[Lease]]:
+    hand = await h.hire(["a", "b", "c"])
+    [run_id] = await h.begin(graph("a; b; c"))
+    leases = await hand.take(3)
+    store = Losing(h.store, run_id, times)
+    for lane in h.coordinator._lanes:
+        lane._store = store  # type: ignore[assignment]
+    return store, run_id, hand, leases
+
+
+async def test_a_loser_is_decided_again_and_after_three_losses_event_by_event() -> None:
+    async with house() as h:
+        store, run_id, hand, leases = await losing(h, 3)
+        answer = await hand.report(*leases)
+
+        assert store.sizes == [3, 3, 3, 1, 1, 1]
+        assert answer.verdicts == (Answered.OK,) * 3
+        assert (await h.commands.wait(run_id)).state == "success"
+
+
+async def test_who_loses_for_ever_is_told_to_come_again() -> None:
+    async with house() as h:
+        store, run_id, hand, leases = await losing(h, 1_000)
+        with pytest.raises(Unavailable, match="changes faster"):
+            await hand.report(*leases)
+        store.times = 0
+        answer = await hand.report(*leases)
+
+        assert answer.verdicts == (Answered.OK,) * 3
+        assert (await h.commands.wait(run_id)).state == "success"
 
 
 async def test_two_coordinators_that_race_for_a_run_agree(tmp_path: Path) -> None:
@@ -827,12 +940,19 @@ async def test_a_lease_that_ran_out_while_its_worker_lives_still_counts() -> Non
         assert (await h.commands.wait(run_id)).state == "success"
 
 
-async def test_a_lease_that_ran_out_and_nobody_holds_is_handed_out_again() -> None:
+@pytest.mark.parametrize("eager", [False, True])
+async def test_a_lease_that_ran_out_and_nobody_holds_is_handed_out_again(eager: bool) -> None:
     async with house(lease_us=1_000) as h:
         h.recovery.holds = lambda _: False
         hand = await h.hire(["a"])
-        [run_id] = await h.begin(graph("a"))
-        [first] = await hand.lease()
+        async with asyncio.TaskGroup() as group:
+            if eager:
+                leasing = group.create_task(hand.lease())
+                await asyncio.sleep(0)
+            [run_id] = await h.begin(graph("a"))
+            if not eager:
+                leasing = group.create_task(hand.lease())
+        [first] = leasing.result()
         [second] = await hand.lease()
 
         assert (first.attempt, second.attempt) == (1, 2)

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from random import Random
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.support.flows import Taste, Trouble, drive, random_graph, script_of
+from tests.support.world import RUN, World
 
 from tenuto.machine import codec
 from tenuto.machine.events import (
@@ -33,8 +36,6 @@ from tenuto.model.errors import InvariantViolated
 from tenuto.model.expressions import Fault, Message, Outcome, Verdict
 from tenuto.model.ids import LeaseId, MessageId, Place, WorkerId
 from tenuto.model.payload import JoinView, Output, PayloadKey, PayloadKind, Text
-from tests.support.flows import Taste, Trouble, drive, random_graph, script_of
-from tests.support.world import RUN, World
 
 INSTANTS = st.integers(0, 2**53)
 COUNTS = st.integers(0, 2**31)
@@ -45,27 +46,30 @@ DRAWS = st.floats(0, 1, exclude_max=True)
 SIZES = COUNTS.map(Text)
 
 
-def _attempts(**more: st.SearchStrategy[object]) -> st.SearchStrategy[dict[str, object]]:
+def _attempts(
+    kind: Callable[..., Event], **more: st.SearchStrategy[object]
+) -> st.SearchStrategy[Event]:
     facts = st.fixed_dictionaries({"at": INSTANTS, "place": PLACES, "attempt": COUNTS, **more})
-    return st.tuples(facts, LEASED).map(lambda pair: {**pair[0], **pair[1]})
+    return st.tuples(facts, LEASED).map(lambda pair: kind(**pair[0], **pair[1]))
 
 
 LEASES = NAMES.map(LeaseId)
 EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(RunStarted, at=INSTANTS),
-    _attempts(lease_id=LEASES, output=SIZES).map(lambda d: AttemptSucceeded(**d)),  # type: ignore[arg-type]
+    _attempts(AttemptSucceeded, lease_id=LEASES, output=SIZES),
     _attempts(
+        AttemptFailed,
         lease_id=LEASES,
         code=NAMES,
         error=SIZES,
         draw=DRAWS,
         retryable=st.booleans(),
         retry_after_us=COUNTS,
-    ).map(lambda d: AttemptFailed(**d)),  # type: ignore[arg-type]
-    _attempts(lease_id=LEASES).map(lambda d: LeaseExpired(**d)),  # type: ignore[arg-type]
+    ),
+    _attempts(LeaseExpired, lease_id=LEASES),
     _attempts(
-        lease_id=st.none() | LEASES, deadline=st.sampled_from(Deadline), draw=DRAWS
-    ).map(lambda d: DeadlinePassed(**d)),  # type: ignore[arg-type]
+        DeadlinePassed, lease_id=st.none() | LEASES, deadline=st.sampled_from(Deadline), draw=DRAWS
+    ),
     st.builds(
         TimerFired, at=INSTANTS, place=PLACES, kind=st.sampled_from(TimerKind), version=COUNTS
     ),

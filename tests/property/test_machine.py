@@ -8,12 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from hypothesis import assume, event, given, note
+from hypothesis import assume, event, given, note, settings
 from hypothesis import strategies as st
-
-from tenuto.machine.snapshot import Snapshot
-from tenuto.model.graph import Graph
-from tenuto.model.states import RunState
 from tests.support.flows import (
     CALM,
     Taste,
@@ -24,6 +20,10 @@ from tests.support.flows import (
 )
 from tests.support.world import World
 
+from tenuto.machine.snapshot import Snapshot
+from tenuto.model.graph import Graph
+from tenuto.model.states import RunState
+
 SEEDS = st.integers(0, 2**32 - 1)
 TROUBLE = st.builds(
     Trouble,
@@ -31,6 +31,8 @@ TROUBLE = st.builds(
     cancels=st.sampled_from((0, 0, 2)),
     pauses=st.sampled_from((0, 6)),
 )
+MANY = settings(max_examples=5 * settings().max_examples)
+"""A graph costs milliseconds, so there are more of them than of other things."""
 
 
 def legal_graph(rng: Random, taste: Taste, *, loose: bool = False) -> Graph:
@@ -55,6 +57,7 @@ def _told(graph: Graph) -> str:
     return "\n".join([*nodes, *edges])
 
 
+@MANY
 @given(rng=st.randoms(use_true_random=False), seed=SEEDS, trouble=TROUBLE)
 def test_every_run_ends_whatever_happens_to_it(rng: Random, seed: int, trouble: Trouble) -> None:
     taste = Taste()
@@ -66,6 +69,7 @@ def test_every_run_ends_whatever_happens_to_it(rng: Random, seed: int, trouble: 
     event(f"loops {len(graph.loops)}, races {len(graph.races)}")
 
 
+@MANY
 @given(rng=SEEDS.map(Random), seed=SEEDS, trouble=TROUBLE)
 def test_odd_graphs_of_loose_edges_end_too(rng: Random, seed: int, trouble: Trouble) -> None:
     taste = Taste()
@@ -126,4 +130,3 @@ def _end_of(snapshot: Snapshot) -> tuple[object, ...]:
         snapshot.attempts,
         snapshot.failures,
     )
-

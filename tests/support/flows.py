@@ -5,11 +5,15 @@ Everything comes out of a `random.Random`; given Hypothesis's, a failure shrinks
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from zlib import crc32
 
-from tenuto.machine.events import AttemptFailed, Deadline, DeadlinePassed, TimerFired, TimerKind
+from tests.support.world import Answer, Lease, Script, World, repeat_of
+
+from tenuto.machine.events import Deadline, Event, TimerKind
 from tenuto.machine.snapshot import Timer
 from tenuto.model.definition import (
     Definition,
@@ -27,12 +31,11 @@ from tenuto.model.definition import (
 )
 from tenuto.model.expressions import Expression, ExpressionKind, Fault, Read, Root, Scope
 from tenuto.model.graph import Graph, index
-from tenuto.model.ids import Place
+from tenuto.model.ids import LeaseId
 from tenuto.model.instants import SECOND_US
 from tenuto.model.retry import Jitter, RetryPolicy
-from tenuto.model.states import FINAL_TASK_STATES, TaskState
+from tenuto.model.states import TaskState
 from tenuto.model.structure import analyse
-from tests.support.world import Lease, Script, World, repeat_of
 
 FAULT = Fault("expression_error", "no such key")
 
@@ -195,7 +198,7 @@ class _Sketch:
 
     def branches(self, depth: int) -> tuple[int, list[list[int]]]:
         fork = self.add(self.rng.choice((NodeType.FORK, NodeType.TASK, NodeType.SET)))
-        found = []
+        found: list[list[int]] = []
         for _ in range(self.rng.randint(2, 3)):
             if self.room < 2 and len(found) >= 1:
                 break
@@ -224,7 +227,7 @@ class _Sketch:
     def choice(self, depth: int) -> tuple[int, list[int]]:
         switch = self.add(NodeType.SWITCH)
         ends: list[int] = []
-        for at in range(self.rng.randint(1, 2)):
+        for _ in range(self.rng.randint(1, 2)):
             if self.taste.ends and self.chance(12):
                 first: int = self.add(NodeType.END if self.chance(60) else NodeType.FAIL)
                 more: list[int] = []
@@ -232,7 +235,6 @@ class _Sketch:
                 first, more = self.block(depth - 1)
             self.edge(switch, first, when=True)
             ends += more
-            del at
         if self.room > 0 and self.chance(85):
             first, more = self.block(depth - 2)
             self.edge(switch, first, otherwise=True)
@@ -364,12 +366,12 @@ def legal(definition: Definition) -> Graph | None:
     if analysis.structure is None or any(not p.warning for p in analysis.problems):
         return None
     return index(
-        _honest(definition, graph := index(definition, analysis.structure), graph),
+        _honest(definition, index(definition, analysis.structure)),
         analysis.structure,
     )
 
 
-def _honest(definition: Definition, graph: Graph, _: Graph) -> Definition:
+def _honest(definition: Definition, graph: Graph) -> Definition:
     """Take out the reads that the compiler would refuse: of nodes that are not ancestors (X2)."""
     above = _ancestors(graph)
 
@@ -444,14 +446,14 @@ def _roll(seed: int, text: str) -> int:
 def script_of(graph: Graph, seed: int, taste: Taste) -> Script:
     """Answers that depend on the expression and on which call of it this is, never on the order of events."""
 
-    def verdict(text: str):  # type: ignore[no-untyped-def]
+    def verdict(text: str) -> Callable[[Scope, int], bool | Fault]:
         def answer(scope: Scope, call: int) -> bool | Fault:
             rolled = _roll(seed, f"{text}/{call}")
             return FAULT if rolled < taste.faults else rolled % 2 == 0
 
         return answer
 
-    def value(text: str):  # type: ignore[no-untyped-def]
+    def value(text: str) -> Callable[[Scope, int], str | Fault]:
         def answer(scope: Scope, call: int) -> str | Fault:
             rolled = _roll(seed, f"{text}/{call}")
             return FAULT if rolled < taste.faults else f'"{text}"'
@@ -459,7 +461,7 @@ def script_of(graph: Graph, seed: int, taste: Taste) -> Script:
         return answer
 
     texts = {e.when.text for e in graph.definition.edges if e.when is not None}
-    script = {text: verdict(text) for text in texts}
+    script: dict[str, Answer] = {text: verdict(text) for text in texts}
     script |= {f"v{node.id}": value(node.id) for node in graph.definition.nodes}
     return script | {"vout": value("out")}
 
@@ -529,26 +531,25 @@ class _Driver:
             return
         self.rng.choice(moves)()
 
-    def moves(self) -> list:  # type: ignore[type-arg]
+    def moves(self) -> list[Callable[[], object]]:
         world = self.world
-        found: list = []  # type: ignore[type-arg]
-        found += [lambda place=place: world.grant(place) for place in sorted(world.ready)]
+        found: list[Callable[[], object]] = []
+        found += [partial(world.grant, place) for place in sorted(world.ready)]
         for place, lease in sorted(world.leases.items()):
             if world.ledger.tasks[place].state is TaskState.PENDING:
-                found += [lambda lease=lease: self.report(lease)] * 2
+                found += [partial(self.report, lease)] * 2
                 if self.chance(self.trouble.losses):
-                    found.append(lambda lease=lease: world.accept(world.loss_of(lease)))
-                    found.append(lambda place=place: world.release(place))
+                    found.append(partial(world.lose, place))
+                    found.append(partial(world.release, place))
                 if self.chance(self.trouble.deadlines):
-                    found.append(lambda lease=lease: self.deadline(lease))
+                    found.append(partial(self.deadline, lease))
         due = [t for t in world.ledger.timers.values() if t.due_at <= world.now]
-        found += [lambda t=t: world.accept(world.firing_of(t)) for t in due]
+        found += [partial(world.fire, t.place, t.kind) for t in due]
         matched = world.match()
         if matched is not None:
-            found.append(lambda: world.accept(matched))
-        found += [
-            lambda w=w: world.put_message(w.event, w.key or "") for w in world.ledger.waits.values()
-        ]
+            found.append(partial(world.accept, matched))
+        waits = world.ledger.waits.values()
+        found += [partial(world.put_message, wait.event, wait.key or "") for wait in waits]
         return found
 
     def unblock(self) -> None:
@@ -600,12 +601,17 @@ class _Driver:
         nodes = world.graph.definition.nodes
         place = world.place(self.rng.choice(nodes).id)
         task = world.ledger.tasks.get(place)
-        lease = Lease(place, task.attempt + 1 if task is not None else 1, world_lease(), world.now)
+        lease = Lease(
+            place,
+            task.attempt + 1 if task is not None else 1,
+            LeaseId("lease-of-nobody"),
+            world.now,
+        )
         kind = self.rng.choice(tuple(TimerKind))
         timer = world.ledger.timers.get((place, kind))
         version = timer.version + 1 if timer is not None else world.snapshot.seq
         wait = world.ledger.waits.get(place)
-        events = [
+        events: list[Event] = [
             world.success_of(lease),
             world.failure_of(lease),
             world.loss_of(lease),
@@ -644,9 +650,3 @@ class _Driver:
                 assert (world.letters, world.edges) == (letters, edges)
                 assert place not in world.leases
                 return
-
-
-def world_lease():  # type: ignore[no-untyped-def]
-    from tenuto.model.ids import LeaseId
-
-    return LeaseId("lease-of-nobody")

@@ -1,16 +1,19 @@
 """One run of the pure machine with a simulated world around it: store, leases, mailbox, clock, evaluator.
 
-Whatever a test makes happen goes through `World.send`; after each accepted event all invariants that reliability names
-for the machine are checked (I3-I7, I9, I13), the event is decided a second time from encoded and decoded state (I5), and
-every move of a node or an edge during the decision is compared with `oracle`. No CEL, no database, no real time.
+Whatever a test makes happen goes through `World.send`. After each accepted event the machine's invariants are checked
+(I3-I7, I9, I13), the event is decided once more from encoded and decoded state (I5), and every move of a node or an
+edge on the way has been compared with `oracle`. No CEL, no database, no real time.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from unittest.mock import patch
+
+from tests.support import oracle
+from tests.support.oracle import FINAL, Say
 
 from tenuto.machine import actions as act
 from tenuto.machine import codec
@@ -62,8 +65,6 @@ from tenuto.model.states import (
     RunState,
     TaskState,
 )
-from tests.support import oracle
-from tests.support.oracle import FINAL, Say
 
 RUN = RunId("01980000-0000-7000-8000-000000000001")
 WORKER = WorkerId("worker-1")
@@ -262,16 +263,6 @@ class WatchedTurn(Turn):
             self._ranks.clear()  # a loop closed: what it withheld may stand earlier in the order (L4)
 
 
-@contextmanager
-def _watched() -> Iterator[None]:
-    plain = decider.Turn
-    decider.Turn = WatchedTurn  # type: ignore[misc]
-    try:
-        yield
-    finally:
-        decider.Turn = plain  # type: ignore[misc]
-
-
 # -- the world ----------------------------------------------------------------------------------------------------
 
 
@@ -366,6 +357,9 @@ class World:
     def task(self, name: str) -> Task:
         return self.ledger.tasks[self.place(name)]
 
+    def timer(self, name: str, kind: TimerKind) -> Timer:
+        return self.ledger.timers[self.place(name) if name else RUN_PLACE, kind]
+
     def payload(self, name: str, kind: PayloadKind) -> str | None:
         """Newest text under a place, or None."""
         return self._newest(PayloadKey(self.place(name) if name else RUN_PLACE, kind))
@@ -440,7 +434,7 @@ class World:
 
     def fire(self, name: str, kind: TimerKind) -> Decision:
         """Turn the clock to the moment a timer is due, and fire it."""
-        timer = self.ledger.timers[self.place(name) if name else RUN_PLACE, kind]
+        timer = self.timer(name, kind)
         self.now = max(self.now, timer.due_at)
         return self.accept(self.firing_of(timer))
 
@@ -558,7 +552,7 @@ class World:
         """Decide an event, write what it orders, check everything."""
         table = Table(self)
         for _ in range(100):
-            with _watched():
+            with patch.object(decider, "Turn", WatchedTurn):
                 found = decide(self.graph, self.snapshot, self.ledger.rows(), event, table)
             if isinstance(found, Decision):
                 break
@@ -687,6 +681,7 @@ class World:
         assert action.state is self.snapshot.state
         assert action.at == self.snapshot.at
         assert (action.output is None) or action.state is RunState.SUCCESS
+        assert codec.decode_output(codec.encode_output(action.output)) == action.output
         for key in keys_of(action.output):
             assert self._newest(key) is not None, f"{key} of the run's output was never put"
         assert (action.error is None) == (

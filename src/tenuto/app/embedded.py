@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tenuto.model.version import VERSION
 from tenuto.adapters.cel import CelEvaluator, CelParser
 from tenuto.adapters.local.clock import SystemClock
 from tenuto.adapters.local.dice import SystemDice
@@ -40,6 +39,7 @@ from tenuto.dsl.compile import Loaded, load
 from tenuto.model.errors import TenutoError, Unavailable
 from tenuto.model.ids import RunId
 from tenuto.model.states import FINAL_RUN_STATES, RunState
+from tenuto.model.version import VERSION
 from tenuto.ports.executor import Executor
 from tenuto.ports.gateway import WorkerInfo
 from tenuto.ports.reads import Reads, RunFilter

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TextIO
 
 from rich.console import Console
+from rich.text import Text
 
 from tenuto.cli.render import clean
 
@@ -78,6 +79,8 @@ class Trouble(logging.Handler):
             if text in self._said or len(self._said) >= SAID_MAX:
                 return
             self._said.add(text)
+        style = "yellow" if record.levelno >= logging.WARNING else "dim"
         with suppress(BrokenPipeError):
             for line in text.splitlines():
-                self._console.print(clean(line), markup=False, style="yellow")
+                # Styled text: a `style` of print would also tint the live view below the line.
+                self._console.print(Text(clean(line), style=style))

@@ -442,11 +442,8 @@ class _Lane:
                 self._fail(work, error)
             return
         except Exception as error:  # noqa: BLE001 - halved until the one event that the store refuses stands alone
-            for work in works:
-                self._unseat(
-                    work
-                )  # a seat must not be filled by a later half, when its call may be over
             if len(works) == 1:
+                self._unseat(works[0])
                 await self._poison(works[0], error)
                 return
             half = len(works) // 2
@@ -498,7 +495,7 @@ class _Lane:
             fact.call.answer(fact.slot, taken_by)
             return
         for fact in work.facts:
-            fact.losses += 0
+            fact.losses += 1
             fact.alone = fact.losses >= LOSSES_ALONE
         if work.facts[0].losses > LOSSES_MAX:
             self._fail(
@@ -565,8 +562,8 @@ class _Lane:
             if not open_seats:
                 return
             for task in work.batch.ready.values():
-                if task.held:
-                    continue
+                if task.held or PayloadKey(task.place, PayloadKind.INPUT) not in work.batch.texts:
+                    continue  # an input of before our time is read by the ordinary grant
                 for seat in open_seats:
                     if seat.serves(task.queue, task.name):
                         seat.reserved += 1
@@ -602,8 +599,7 @@ class _Lane:
                     heartbeat_us=task.heartbeat_us,
                 )
             )
-            if attempt_us is not None:
-                self._whole.on_due(committed.now + attempt_us)
+            self._whole.on_due(committed.now + seat.leases[-1].lease_us)
             if task.heartbeat_us is not None:
                 self._whole.on_due(committed.now + task.heartbeat_us)
         return granted

@@ -69,7 +69,7 @@ class Gateway:
         except BaseException:
             self._seats.abandon(seat)
             raise
-        return tuple(seat.leases)
+        return self._seats.collect(seat)
 
     async def heartbeat(
         self, worker: WorkerId, beats: Sequence[Beat], load: Load
@@ -90,7 +90,7 @@ class Gateway:
                 self._seats.abandon(seat)
             raise
         return Answer(
-            verdicts=tuple(call.answers), leases=() if seat is None else tuple(seat.leases)
+            verdicts=tuple(call.answers), leases=() if seat is None else self._seats.collect(seat)
         )
 
     async def release(self, worker: WorkerId, beats: Sequence[Beat]) -> None:
@@ -157,7 +157,7 @@ class Gateway:
     def _lease_of(self, granted: Granted) -> Lease:
         task, row = granted.task, granted.lease
         attempt_us = None if row.attempt_until is None else row.attempt_until - row.leased_at
-        for moment in (row.attempt_until, row.heartbeat_until):
+        for moment in (row.lease_until, row.attempt_until, row.heartbeat_until):
             if moment is not None:
                 self._on_due(moment)
         return Lease(

@@ -134,11 +134,19 @@ class Seats:
 
     def deliver(self, seat: Seat) -> None:
         """A seat got what it gets now. A parked request ends with its first leases; a report ends by itself."""
-        if seat.gone:
+        filled = seat.filled
+        if seat.gone or (filled is not None and filled.cancelled()):
             self.abandon(seat)
-        elif seat.filled is not None and seat.leases:
+        elif filled is not None and seat.leases and not filled.done():
             self._parked.pop(seat, None)
-            seat.filled.set_result(None)
+            filled.set_result(None)
+
+    def collect(self, seat: Seat) -> tuple[Lease, ...]:
+        """The requester takes what it got, and is gone: what comes later is given back."""
+        leases, seat.leases = tuple(seat.leases), []
+        seat.gone = True
+        self._parked.pop(seat, None)
+        return leases
 
     def dismiss(self, seat: Seat) -> None:
         """End a parked request without a lease."""

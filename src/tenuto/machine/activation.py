@@ -33,7 +33,10 @@ from tenuto.model.states import NodeLetter, RunState, TaskState
 
 
 def run_to_fixpoint(turn: Turn) -> None:
-    """Decide all that follows, in topological order (T7), then settle if everything is final (C1)."""
+    """Decide all that follows, in topological order (T7), then settle if everything is final (C1).
+
+    Nothing is activated once the outcome is decided (T7).
+    """
     while turn.is_open():
         if turn.starts:
             header = turn.starts.pop()
@@ -53,6 +56,8 @@ def run_to_fixpoint(turn: Turn) -> None:
                 begin(turn, node)
             case Arrival.SKIP:
                 skip(turn, node)
+            case said:
+                assert_never(said)
     closing.settle_if_done(turn)
 
 

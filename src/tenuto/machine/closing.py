@@ -71,7 +71,6 @@ def close(turn: Turn, state: RunState, output: Output = None) -> None:
     for node, letter in enumerate(turn.nodes):
         if letter not in FINAL_LETTERS:
             turn.mark(node, NodeLetter.CANCELLED)
-    turn.drop_agenda()
     turn.actions.append(CloseRun())
     _finish(turn, state, output)
 

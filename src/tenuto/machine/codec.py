@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from tenuto.machine.events import (
     AttemptFailed,
@@ -85,6 +86,8 @@ def encode_event(event: Event, outcomes: Sequence[Outcome]) -> EventParts:
             data = {"reason": event.reason} if event.reason else {}
         case RunStarted() | PauseRequested() | ResumeRequested():
             pass
+        case _:
+            assert_never(event)
     if outcomes:
         data["outcomes"] = [_encode_outcome(outcome) for outcome in outcomes]
     return EventParts(type(event).__name__, place, _dumps(data) if data else "{}")
@@ -186,6 +189,8 @@ def _encode_outcome(outcome: Outcome) -> object:
             return [outcome.code, outcome.message]
         case Message():
             return {"message": outcome.id, "size": outcome.payload.size}
+        case _:
+            assert_never(outcome)
 
 
 def _decode_outcome(value: object) -> Outcome:
@@ -281,6 +286,8 @@ def _plain_output(output: Output) -> object:
             return [output.place, output.kind.value]
         case JoinView():
             return {upstream: _plain_output(part) for upstream, part in output.entries}
+        case _:
+            assert_never(output)
 
 
 def _read_output(value: object) -> Output:

@@ -100,9 +100,7 @@ def record_of(turn: Turn, node: int) -> Record | None:
     """How a node last ended, or None."""
     record = turn.records.get(node)
     if record is not None:
-        if turn.graph.loops_of[node] or turn.nodes[node] in FINAL_LETTERS:
-            return record
-        return None
+        return record
     letter = turn.nodes[node]
     return Record(NodeLetter(chr(letter)), ()) if letter in FINAL_LETTERS else None
 

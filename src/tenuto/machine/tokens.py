@@ -84,7 +84,10 @@ def skip(turn: Turn, node: int) -> None:
 
 
 def cancel_race(turn: Turn, join: int) -> None:
-    """J3: every node of the join's race that is not final becomes cancelled, pending ones too, their edges dead."""
+    """J3: every node of the join's race that is not final becomes cancelled, pending ones too, their edges dead.
+
+    A join that ends unsatisfied acts in this sense: nothing of its race can matter to it any more.
+    """
     losers = [n for n in turn.graph.races.get(join, ()) if turn.nodes[n] not in FINAL_LETTERS]
     losers.sort(key=turn.graph.rank.__getitem__)
     for node in losers:
@@ -254,7 +257,10 @@ def _check_back_edges(turn: Turn, chosen: Chosen) -> Chosen | Failure:
 
 
 def _die_of_edges(turn: Turn, node: int, failure: Failure) -> None:
-    """The second and last round: deciding the edges itself made the node dead (T5, T6, L2). Never tolerated (F3)."""
+    """The second and last round: deciding the edges itself made the node dead (T5, T6, L2). Never tolerated (F3).
+
+    A back edge of this round whose passes are used up is simply not taken, and the first error stays.
+    """
     turn.put_next_error(node, failure)
     turn.mark(node, NodeLetter.DEAD)
     chosen = _dead_round(turn, node, back_edges=failure.code != "loop_exhausted")

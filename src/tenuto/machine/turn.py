@@ -195,12 +195,6 @@ class Turn:
                 return node
         return None
 
-    def drop_agenda(self) -> None:
-        """Nothing is activated once the outcome is decided (T7)."""
-        self.starts.clear()
-        self._agenda.clear()
-        self._waiting.clear()
-
     # -- payloads and expressions ---------------------------------------------------------------------------------
 
     def put(self, place: Place, kind: PayloadKind, value: Text) -> PayloadKey:

@@ -113,3 +113,27 @@ async def test_a_worker_that_announces_itself_anew_is_asked_for_what_it_newly_kn
 
     assert seat.serves("default", "b")
     assert seats.hungry() == [seat]
+
+
+async def test_leases_for_a_request_that_was_just_cancelled_are_given_back() -> None:
+    seats = Seats()
+    seat = seats.park(a_worker(), 5)
+    assert seat.filled is not None
+    seat.filled.cancel()  # its task has not noticed yet
+    seat.leases.append(a_lease())
+    seats.deliver(seat)
+
+    assert len(seats.unclaimed) == 1
+
+
+async def test_leases_that_come_after_the_answer_was_taken_are_given_back() -> None:
+    seats = Seats()
+    seat = seats.park(a_worker(), 5)
+    seat.leases.append(a_lease())
+    seats.deliver(seat)
+    taken = seats.collect(seat)
+    seat.leases.append(a_lease())
+    seats.deliver(seat)
+
+    assert len(taken) == 1
+    assert len(seats.unclaimed) == 1

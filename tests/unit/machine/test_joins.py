@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.support.graphs import graph
+from tests.support.world import World
 
 from tenuto.machine.events import TimerKind
 from tenuto.model.states import RunState
-from tests.support.graphs import graph
-from tests.support.world import World
 
 
 def test_J1_join_all_acts_when_every_token_is_in() -> None:
@@ -101,6 +101,16 @@ def test_J1_the_cut_off_does_not_look_through_a_count_join() -> None:
     assert (plain.letter("j"), counted.letter("j")) == ("k", "a")
 
 
+def test_J1_a_failure_that_a_race_answers_for_cuts_nothing_off() -> None:
+    text = "r -> f; r -> z; r -> y; f -> m; z -> m; m -> j; y -> j"
+    world = World(graph(text, join={"j": 1})).start()
+    world.succeed("r")
+    world.fail("f")
+    world.succeed("z")
+
+    assert world.letter("m") == "a"
+
+
 def test_J2_join_any_acts_at_the_first_token_and_later_ones_have_no_effect() -> None:
     world = World(graph("r -> a; r -> b; a -> j; b -> j", join={"j": 1})).start()
     world.succeed("r")
@@ -189,7 +199,9 @@ def test_J3_without_cancel_losers_they_run_on_and_the_run_waits() -> None:
 @pytest.mark.parametrize("type", ["wait", "wait_for_event"])
 def test_J3_a_loser_s_timer_and_wait_go(type: str) -> None:
     world = World(
-        graph("r -> a; r -> b; a -> j; b -> j", types={"b": type}, join={"j": 1}, cancel_losers=["j"])
+        graph(
+            "r -> a; r -> b; a -> j; b -> j", types={"b": type}, join={"j": 1}, cancel_losers=["j"]
+        )
     ).start()
     world.succeed("r")
     assert world.ledger.timers or world.ledger.waits

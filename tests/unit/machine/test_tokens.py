@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.support.graphs import graph, value
+from tests.support.world import World
 
 from tenuto.machine.events import TimerKind
 from tenuto.model.definition import End, Fail
 from tenuto.model.expressions import Fault
 from tenuto.model.payload import PayloadKind
 from tenuto.model.states import RunState
-from tests.support.graphs import graph, value
-from tests.support.world import World
 
 FAULT = Fault("expression_error", "no such key")
 
@@ -33,7 +33,9 @@ def test_T1_an_edge_is_decided_once_when_its_source_ends() -> None:
 
 
 def test_T2_edges_may_join_the_same_pair_when_on_or_when_differ() -> None:
-    world = World(graph("a -> b when 'x'; a -> b when 'y'; a -failure-> b"), {"x": False, "y": True})
+    world = World(
+        graph("a -> b when 'x'; a -> b when 'y'; a -failure-> b"), {"x": False, "y": True}
+    )
     world.start().succeed("a")
 
     assert (world.letters, world.edges) == ("sa", "dtd")
@@ -96,7 +98,9 @@ def test_T4_a_skipped_node_has_only_dead_edges() -> None:
 
 def test_T4_a_cancelled_node_has_only_dead_edges() -> None:
     """`always` means whether it succeeded or failed, not although it never ran."""
-    world = World(graph("f -> a; f -> b; a -> j; b -always-> j", join={"j": 1}, cancel_losers=["j"]))
+    world = World(
+        graph("f -> a; f -> b; a -> j; b -always-> j", join={"j": 1}, cancel_losers=["j"])
+    )
     world.start().succeed("f")
     world.succeed("a")
 
@@ -229,9 +233,7 @@ def test_F2_a_failure_edge_whose_condition_is_false_handles_nothing() -> None:
 
 @pytest.mark.parametrize("how", ["cancelled", "run_timeout", "end"])
 def test_F2_after_an_unhandled_failure_the_outcome_can_only_be_failed(how: str) -> None:
-    world = World(
-        graph("a -always-> c; c -> e", types={"e": "end"}, timeout_us=10), {}
-    ).start()
+    world = World(graph("a -always-> c; c -> e", types={"e": "end"}, timeout_us=10), {}).start()
     world.fail("a")
     if how == "cancelled":
         world.cancel()
@@ -338,7 +340,9 @@ def test_F4_an_error_in_what_fail_says_is_its_failure(part: str) -> None:
     ],
 )
 def test_F4_end_decides_the_outcome_at_once(detail: End, state: RunState, output: object) -> None:
-    world = World(graph("r -> a; r -> b; r -> s; s -> e", types={"e": "end"}, details={"e": detail}))
+    world = World(
+        graph("r -> a; r -> b; r -> s; s -> e", types={"e": "end"}, details={"e": detail})
+    )
     world.start().succeed("r")
     world.succeed("a", "1")
     world.succeed("s")

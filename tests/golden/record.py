@@ -1,0 +1,175 @@
+"""Records histories that must fold the same for ever: `python -m tests.golden.record`, from the root.
+
+A file that exists is never written again: what a release has written, every later release must read. A new kind of
+event or a new field gets a new scenario beside the old ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.support.graphs import graph, key, value
+from tests.support.world import World
+
+from tenuto.machine import codec
+from tenuto.machine.events import Deadline, TimerKind
+from tenuto.machine.fold import Ledger
+from tenuto.machine.snapshot import Snapshot
+from tenuto.model.definition import Fail, Wait, WaitForEvent, Work
+from tenuto.model.expressions import Fault
+from tenuto.model.retry import RetryPolicy
+from tenuto.model.stored import encode_graph
+
+FOLDER = Path(__file__).parent / "histories"
+
+
+def failures_and_clocks() -> World:
+    """Every way an attempt can end, back-off, and a late success after the cancel."""
+    busy = Work(
+        "a", value("{}"), retry=RetryPolicy(max_attempts=4), timeout_us=5, total_timeout_us=10**9
+    )
+    waiting = Work("q", value("{}"), queue_timeout_us=20, heartbeat_timeout_us=7)
+    world = World(
+        graph("a -> b; a -failure-> f; q -failure-> g; z", details={"a": busy, "q": waiting})
+    ).start()
+    late = world.grant("z")
+    world.fail("a", "http.503", retry_after_us=3_000_000)
+    world.fire("a", TimerKind.BACKOFF)
+    world.lose("a")
+    world.pass_deadline("a", Deadline.ATTEMPT)
+    world.fire("a", TimerKind.BACKOFF)
+    world.pause()
+    world.resume()
+    world.now += 20
+    world.pass_deadline("q", Deadline.QUEUE)
+    world.fail("a", "ValueError", retryable=False)
+    world.succeed("f")
+    world.cancel("enough")
+    world.accept(world.success_of(late))
+    return world
+
+
+def loops_and_races() -> World:
+    """Two loops, one in the other, a race in the inner one whose loser is reset, withheld tokens, views."""
+    text = (
+        "o -> i; o -failure-> x; i -> p; i -> q; p -> j; q -> j; j -> s;"
+        "s -> i when 'inner' loop 3; s -> t else; t -> o when 'outer' loop 2; t -> e else"
+    )
+    world = World(
+        graph(
+            text,
+            types={"j": "join", "s": "switch", "t": "switch"},
+            join={"j": 1},
+            cancel_losers=["j"],
+        ),
+        {"inner": [True, False, False], "outer": [True, False]},
+    ).start()
+    for _ in range(2):
+        world.succeed("o")
+        for _ in range(2 if world.snapshot.passes[0] == 1 else 1):
+            world.succeed("i")
+            world.succeed("p")
+    world.succeed("e")
+    return world
+
+
+def waits_and_messages() -> World:
+    """A wait, a message that was there before, one that came later, a timeout, an unhandled failure after `always`."""
+    types = {
+        "w": "wait",
+        "v": "wait_for_event",
+        "u": "wait_for_event",
+        "y": "wait_for_event",
+        "n": "fail",
+    }
+    world = World(
+        graph(
+            "w -> v; v -> u; u -> y; y -always-> c; c -> n",
+            types=types,
+            details={
+                "w": Wait(for_us=5),
+                "y": WaitForEvent("y", key('"k"'), timeout_us=9),
+                "n": Fail("stopped", value('"told"', "m"), value('{"n":1}', "d")),
+            },
+            timeout_us=1_000,
+        )
+    )
+    world.put_message("v", payload="1")
+    world.start()
+    world.fire("w", TimerKind.WAIT)
+    world.post("u", payload="2")
+    world.fire("y", TimerKind.EVENT)
+    world.succeed("c")
+    return world
+
+
+def conditions_and_faults() -> World:
+    """Conditions that hold, don't, and fail; an optional node; a cut-off join; a loop that needs several events."""
+    text = (
+        "a -> b when 'yes'; a -> c when 'no'; b -> d when 'broken'; b -failure-> r; c -> m; r -> m;"
+        "m -> k; k -> m when 'again' loop 500; k -> z else"
+    )
+    world = World(
+        graph(text, types={"a": "set", "m": "set", "k": "switch", "z": "set"}, optional=["c"]),
+        {
+            "yes": True,
+            "no": False,
+            "broken": Fault("expression_error", "no such key: `x`"),
+            "again": lambda scope, call: call <= 150,
+        },
+    ).start()
+    world.succeed("b")
+    world.succeed("r")
+    world.go_on()
+    return world
+
+
+SCENARIOS: dict[str, Callable[[], World]] = {
+    function.__name__: function
+    for function in (
+        failures_and_clocks,
+        loops_and_races,
+        waits_and_messages,
+        conditions_and_faults,
+    )
+}
+
+
+def folded_form(snapshot: Snapshot, ledger: Ledger) -> dict[str, object]:
+    """All decided columns, as plain JSON."""
+    nodes, edges, rest = codec.encode_snapshot(snapshot)
+    return {
+        "state": snapshot.state.value,
+        "paused": snapshot.paused,
+        "seq": snapshot.seq,
+        "at": snapshot.at,
+        "nodes": nodes,
+        "edges": edges,
+        "rest": rest,
+        "tasks": [asdict(task) for _, task in sorted(ledger.tasks.items())],
+        "timers": [asdict(timer) for _, timer in sorted(ledger.timers.items())],
+        "waits": [asdict(wait) for _, wait in sorted(ledger.waits.items())],
+    }
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name, scenario in SCENARIOS.items():
+        path = FOLDER / f"{name}.json"
+        if path.exists():
+            continue
+        world = scenario()
+        recorded = {
+            "graph": json.loads(encode_graph(world.graph)),
+            "history": [[p.kind, at, p.place, json.loads(p.data)] for at, p in world.history],
+            "folded": folded_form(*world.fold()),
+        }
+        path.write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n")
+        print(path.name)
+
+
+if __name__ == "__main__":
+    main()
