@@ -14,7 +14,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tenuto.app.embedded import Engine, load_definition
+from tenuto.app.definitions import load_definition
+from tenuto.app.embedded import Engine
 from tenuto.coordinator.commands import StartRequest
 from tenuto.model.ids import RunId
 from tenuto.ports.store import DefinitionRow

@@ -44,7 +44,9 @@ class Figure:
         sign = "<=" if self.less else ">="
         mark = "ok  " if self.is_met() else "MISS"
         goal = f"{sign} {self.goal:g}"
-        return f"{mark} {self.name:34} {self.value:10,.2f} {self.unit:12} goal {goal:10} {self.note}"
+        return (
+            f"{mark} {self.name:34} {self.value:10,.2f} {self.unit:12} goal {goal:10} {self.note}"
+        )
 
 
 # -- workflows ------------------------------------------------------------------------------------
@@ -68,9 +70,7 @@ nodes:
 def chain(length: int) -> str:
     """A chain of no-op tasks."""
     lines = [f"name: chain{length}", "nodes:", "  n0: {type: task, task: noop}"]
-    lines += [
-        f"  n{i}: {{type: task, task: noop, needs: [n{i - 1}]}}" for i in range(1, length)
-    ]
+    lines += [f"  n{i}: {{type: task, task: noop, needs: [n{i - 1}]}}" for i in range(1, length)]
     return "\n".join(lines) + "\n"
 
 
@@ -122,8 +122,7 @@ async def many_runs(directory: Path, base: float, scale: float) -> list[Figure]:
         runs = []
         for _ in range(count // 100):
             runs += await app.astart_many("one", [None] * 100)
-        for run in runs:
-            await run.aresult()
+        await app.aresults(runs)
         wall, used = time.perf_counter() - started, time.process_time() - cpu
     rate = count / wall
     note = f"{rate:,.0f} runs/s, {used / count * 1e3:.2f} CPU ms a run"
@@ -138,8 +137,7 @@ async def chains(directory: Path, base: float, scale: float) -> list[Figure]:
         await app.adeploy(chain(10))
         started, cpu = time.perf_counter(), time.process_time()
         runs = await app.astart_many("chain10", [None] * count)
-        for run in runs:
-            await run.aresult()
+        await app.aresults(runs)
         wall, used = time.perf_counter() - started, time.process_time() - cpu
     rate = count * 10 / wall
     note = f"{rate:,.0f} steps/s, {used / count / 10 * 1e3:.2f} CPU ms a step"
@@ -173,7 +171,9 @@ async def latency(directory: Path, _base: float, scale: float) -> list[Figure]:
                 times.append((time.perf_counter() - started) * 1e3)
             times = sorted(times[10:])
             note = f"p99 {times[int(len(times) * 0.99)]:.1f} ms"
-            figures.append(Figure(f"W4 {name} p50", statistics.median(times), "ms", goal, note=note))
+            figures.append(
+                Figure(f"W4 {name} p50", statistics.median(times), "ms", goal, note=note)
+            )
     return figures
 
 
@@ -188,7 +188,7 @@ async def parked(directory: Path, _base: float, scale: float) -> list[Figure]:
         runs = []
         for first in range(0, count, 100):
             inputs = [{"key": f"k{i}"} for i in range(first, first + 100)]
-            runs += [run.id for run in await app.astart_many("parked", inputs)]
+            runs += await app.astart_many("parked", inputs)
         await asyncio.sleep(2)
         growth, cpu = rss_mb() - before, time.process_time()
         await asyncio.sleep(seconds)
@@ -199,8 +199,7 @@ async def parked(directory: Path, _base: float, scale: float) -> list[Figure]:
             for i in range(woken):
                 group.create_task(app.asend_event("go", f"k{i}", {"n": i}))
         sent = time.perf_counter() - started
-        for run in runs[:woken]:
-            await (await app.aget_run(run)).aresult()
+        await app.aresults(runs[:woken])
         awake = time.perf_counter() - started
     return [
         Figure(f"W5 {count:,} parked, growth", growth, "MB", 20),

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 from tenuto.model.version import VERSION as __version__  # noqa: N811 - a dunder by convention
 
 if TYPE_CHECKING:
+    from tenuto.sdk.failures import RunFailed
     from tenuto.sdk.tenuto import Run, Tenuto
     from tenuto.worker.context import Context, current
     from tenuto.worker.registry import TaskError
 
-__all__ = ["Context", "Run", "TaskError", "Tenuto", "__version__", "current"]
+__all__ = ["Context", "Run", "RunFailed", "TaskError", "Tenuto", "__version__", "current"]
 
 _HOMES = {
     "Context": "tenuto.worker.context",
     "Run": "tenuto.sdk.tenuto",
+    "RunFailed": "tenuto.sdk.failures",
     "TaskError": "tenuto.worker.registry",
     "Tenuto": "tenuto.sdk.tenuto",
     "current": "tenuto.worker.context",

@@ -29,8 +29,8 @@ def test_sales_are_cleaned_and_summed_into_two_files(tenuto: Tenuto, tmp_path: P
     assert report["state"] == "success"
     assert report["output"] == {
         "files": [str(tmp_path / "out" / f"by_{name}.csv") for name in ("country", "product")],
-        "read": 12,
-        "dropped": 3,  # no country, a negative quantity, and one that is no number
+        # Dropped: no country, a negative quantity, and one that is no number.
+        "rows": {"read": 12, "kept": 9, "dropped": 3},
     }
     assert rows(tmp_path / "out" / "by_country.csv") == [
         ["country", "quantity", "revenue"],

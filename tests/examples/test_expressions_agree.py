@@ -15,7 +15,7 @@ from tests.support.agreeing import an_echo, prepare
 from tests.support.command import HANG_S
 from tests.support.examples import NAMES, ROOT, definition
 
-from tenuto.app.embedded import load_definition
+from tenuto.app.definitions import load_definition
 from tenuto.model.expressions import Expression
 
 PROCESSES = 20
@@ -34,7 +34,11 @@ def printed(tmp_path: Path) -> Iterator[list[str]]:
             [sys.executable, "-m", "tests.support.agreeing", str(tmp_path), url],
             cwd=own,
             env=os.environ
-            | {"PYTHONHASHSEED": str(seed), "TENUTO_DATABASE": ":memory:", "PYTHONPATH": str(ROOT)},
+            | {
+                "PYTHONHASHSEED": str(seed),
+                "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+                "TENUTO_DATABASE": ":memory:",
+            },
             capture_output=True,
             text=True,
             timeout=2 * HANG_S,

@@ -30,7 +30,7 @@ from tests.support.examples import ROOT
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from tenuto.app.embedded import load_definition
+from tenuto.app.definitions import load_definition
 from tenuto.cli.commands import app
 
 PAGES = sorted(

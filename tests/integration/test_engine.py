@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 import pytest
 from tests.support.house import house
 
-from tenuto.app.embedded import Engine, load_definition, post_message, read_only
+from tenuto.app.definitions import load_definition
+from tenuto.app.embedded import Engine
+from tenuto.app.files import post_message, read_only
 from tenuto.coordinator.commands import StartRequest
 from tenuto.machine.codec import decode_event, decode_output
 from tenuto.machine.fold import fold

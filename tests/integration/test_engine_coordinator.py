@@ -594,7 +594,7 @@ async def test_a_message_from_another_process_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timers, "POLL_US", 50_000)
-    from tenuto.app.embedded import post_message
+    from tenuto.app.files import post_message
 
     path = tmp_path / "t.db"
     async with house(path) as h:

@@ -16,18 +16,19 @@ import threading
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.support.killed import STEPS
 
-from tenuto.app.embedded import read_only
+from tenuto.app.files import read_only
 from tenuto.machine.codec import decode_event
 from tenuto.machine.fold import fold
 from tenuto.model.ids import RunId, split_task_id
 from tenuto.model.stored import decode_graph
 from tenuto.ports.reads import RunDetail, RunFilter
 from tenuto.ports.store import EventRow
-from tests.support.killed import STEPS
 
 RUNS = 200
 KILLS = 20
@@ -45,7 +46,9 @@ class Interval:
     end: int
 
 
-def spawn(db: Path, journal: Path, *, start: int = 0, kill_at_commit: int = 0) -> subprocess.Popen[str]:
+def spawn(
+    db: Path, journal: Path, *, start: int = 0, kill_at_commit: int = 0
+) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.support.killed", str(db), str(journal)]
     command += ["--start", str(start), "--kill-at-commit", str(kill_at_commit)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -128,7 +131,7 @@ def overlaps_none(by_task: dict[str, list[Interval]]) -> None:
     """I2: no two intervals of a task overlap."""
     for task, many in by_task.items():
         ordered = sorted(many, key=lambda interval: interval.start)
-        for before, after in zip(ordered, ordered[1:], strict=False):
+        for before, after in pairwise(ordered):
             assert before.end <= after.start, f"{task}: {before} overlaps {after}"
 
 

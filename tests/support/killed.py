@@ -1,7 +1,9 @@
 """A process to be killed: one engine on a file, with tasks that write an outside journal.
 
-Run as `python -m tests.support.killed DB JOURNAL --start N --kill-at-commit K`. It prints `up` when the engine is up, and
-ends with code 0 when no run is open. The journal's lines are appended and synced: `start|end`, task, attempt, lease, time.
+Run as `python -m tests.support.killed DB JOURNAL --start N --kill-at-commit K`. Prints `up` when the engine is up,
+and
+ends with code 0 when no run is open. Lines of the journal are appended and synced:
+`start` or `end`, task, attempt, lease, time.
 """
 
 from __future__ import annotations

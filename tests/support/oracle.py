@@ -78,7 +78,7 @@ def loop_closed(graph: Graph, edges: Sequence[str] | str, loop: int) -> bool:
 
 
 def left_loops(graph: Graph, number: int) -> Iterator[int]:
-    """Loops that a forward edge leaves."""
+    """Loops that an edge leaves."""
     edge = graph.definition.edges[number]
     for at, loop in enumerate(graph.loops):
         if edge.source in loop.body and edge.target not in loop.body:
@@ -98,10 +98,8 @@ def restless(graph: Graph, nodes: str, edges: str) -> list[str]:
             if letter in "kc" and edges[number] not in "dw":
                 wrong.append(f"{name} is {letter!r} and its edge {number} is {edges[number]!r}")
     for number, edge in enumerate(graph.definition.edges):
-        if edge.loop_max:
-            if edges[number] not in "-d":
-                wrong.append(f"back edge {number} is {edges[number]!r}")
-            continue
+        if edge.loop_max and edges[number] == "t":
+            wrong.append(f"back edge {number} is taken and nothing was reset")
         left_closed = all(loop_closed(graph, edges, at) for at in left_loops(graph, number))
         if edges[number] == "w" and left_closed:
             wrong.append(f"edge {number} is withheld though its loops are closed")

@@ -208,7 +208,8 @@ class WatchedTurn(Turn):
         self.edges = letters
         self.began: list[Place] = []
         self.decided: list[tuple[int, tuple[int, ...]]] = []
-        self.unsatisfied: list[int] = []
+        self.unsatisfied: list[tuple[int, Place]] = []
+        self.postponed: set[Place] = set()
         self._ranks: list[int] = []
         WatchedTurn.last = self
 
@@ -228,7 +229,7 @@ class WatchedTurn(Turn):
             else:
                 assert started or said in (Say.ACT, Say.UNSATISFIED), f"{name}, but J says {said}"
                 if said is Say.UNSATISFIED and not started:
-                    self.unsatisfied.append(node)
+                    self.unsatisfied.append((node, self.place(node)))
                 self.began.append(self.place(node))
                 rank = self.graph.rank[node]
                 if not started:
@@ -242,6 +243,8 @@ class WatchedTurn(Turn):
         elif was in "sx" and now in "xa":
             # T6: the edges made it dead; T7: its end was postponed.
             assert all(self.edges[n] == ord("-") for n in self.graph.outs[node]), name
+            if now == "a":
+                self.postponed.add(self.place(node))
         else:
             reset = was in FINAL and now == "." and self.graph.loops_of[node]
             assert reset or (was == "." and now == "c"), name
@@ -720,14 +723,12 @@ class World:
         for decided in turn.decided:
             assert decided not in self._decided, f"edge {decided} was decided twice in a pass"
             self._decided.add(decided)
-        for node in turn.unsatisfied:
-            if self.letters[node] != "a":
-                assert '"join_unsatisfied"' in turn.fresh[
-                    PayloadKey(turn.place(node), PayloadKind.ERROR)
-                ].text or self._repeated(before, node)  # type: ignore[operator]
-
-    def _repeated(self, before: Snapshot, node: int) -> bool:
-        return any(self.snapshot.passes[n] != before.passes[n] for n in self.graph.loops_of[node])
+        for node, place in turn.unsatisfied:
+            if place in turn.postponed:
+                continue
+            told = turn.fresh[PayloadKey(place, PayloadKind.ERROR)].text
+            assert told is not None
+            assert '"join_unsatisfied"' in told, f"J2: {self.graph.definition.nodes[node].id}"
 
     def _check_update(self, old: Task, new: Task, event: Event) -> None:
         assert new.attempt in (old.attempt, old.attempt + 1), f"I3: {old} -> {new}"

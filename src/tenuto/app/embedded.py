@@ -4,38 +4,36 @@ The composition root of the embedded shape: the only place that knows which adap
 the engine's loop (`tenuto-engine`), SQLite's writer and reader, the user's loop, the pool for `def` functions. User
 code never runs on the engine's loop.
 
-Not a server: nobody is listened to but this process; other processes may read the file (`read_only`) and put messages
-into its mailbox (`post_message`).
+Not a server: nobody is listened to but this process; other processes may read the file and put messages into its
+mailbox (`files`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tenuto.adapters.cel import CelEvaluator, CelParser
+from tenuto.adapters.cel import CelEvaluator
 from tenuto.adapters.local.clock import SystemClock
 from tenuto.adapters.local.dice import SystemDice
 from tenuto.adapters.local.ids import Uuid7Ids
 from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sql.store import SqlStore
-from tenuto.adapters.sqlite.engine import open_engine, open_reader, open_sender
+from tenuto.adapters.sqlite.engine import open_engine
 from tenuto.coordinator.commands import Commands
 from tenuto.coordinator.coordinator import Coordinator
 from tenuto.coordinator.gateway import Gateway
 from tenuto.coordinator.graphs import Graphs
-from tenuto.coordinator.mailbox import Mailbox, new_message
+from tenuto.coordinator.mailbox import Mailbox
 from tenuto.coordinator.recovery import Recovery
 from tenuto.coordinator.seats import ALL_QUEUES, Seats
 from tenuto.coordinator.setting import Focus, Setting
 from tenuto.coordinator.timers import Timers
-from tenuto.dsl.compile import Loaded, load
 from tenuto.model.errors import TenutoError, Unavailable
 from tenuto.model.ids import RunId
 from tenuto.model.states import FINAL_RUN_STATES, RunState
@@ -43,7 +41,6 @@ from tenuto.model.version import VERSION
 from tenuto.ports.executor import Executor
 from tenuto.ports.gateway import WorkerInfo
 from tenuto.ports.reads import Reads, RunFilter
-from tenuto.ports.store import DEFAULT_NAMESPACE
 from tenuto.runtime.logging import get_logger
 from tenuto.runtime.service import Service, serve
 from tenuto.worker.http import HttpExecutor
@@ -327,52 +324,6 @@ class _Worker:
                 _log.warning("worker_not_registered", reason=str(error))
                 await asyncio.sleep(0.2)
                 self._news.set()
-
-
-# -- without an engine ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOnly:
-    """A file opened for reading, beside an engine or without one."""
-
-    reads: Reads
-
-
-@contextmanager
-def read_only(path: Path | str) -> Iterator[ReadOnly]:
-    """Open a file for reading; writes nothing. Raises NotFound, Conflict (another version), Unavailable."""
-    sqlite = open_reader(str(path), SystemClock())
-    try:
-        yield ReadOnly(SqlReads(sqlite))
-    finally:
-        sqlite.shut()
-
-
-def post_message(
-    path: Path | str,
-    *,
-    event: str,
-    key: str,
-    payload: str,
-    event_id: str | None = None,
-    namespace: str = DEFAULT_NAMESPACE,
-) -> bool:
-    """Put a message into the file's mailbox, engine running or not. False: this event id was there already.
-
-    `payload` is canonical JSON. Raises InvalidInput, NotFound, Conflict, Unavailable.
-    """
-    message = new_message(Uuid7Ids(), event, key, payload, event_id=event_id, namespace=namespace)
-    sqlite = open_sender(str(path), SystemClock())
-    try:
-        return asyncio.run(SqlStore(sqlite).post(message))
-    finally:
-        sqlite.shut()
-
-
-def load_definition(text: str | bytes, *, file: str) -> Loaded:
-    """Compile a definition with the engine's own expression parser. `file` names it in findings."""
-    return load(text, file=file, parser=CelParser())
 
 
 # -- parts ------------------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def validate_files(names: Sequence[str], *, as_json: bool) -> int:
     """Check each file; all findings are printed. Exit code 2 when one has an error, or cannot be
     read.
     """
-    from tenuto.app.embedded import load_definition
+    from tenuto.app.definitions import load_definition
 
     findings: list[Finding] = []
     unread: list[TenutoError] = []

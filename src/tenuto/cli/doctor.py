@@ -129,7 +129,7 @@ def check_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Chec
 def check_expressions() -> Check:
     """The loader and the expression language."""
     try:
-        from tenuto.app.embedded import load_definition
+        from tenuto.app.definitions import load_definition
 
         loaded = load_definition(_DEFINITION, file="probe.yaml")
     except (ImportError, OSError) as error:

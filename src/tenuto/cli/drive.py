@@ -18,7 +18,8 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tenuto.app.embedded import Engine, load_definition
+from tenuto.app.definitions import load_definition
+from tenuto.app.embedded import Engine
 from tenuto.cli.apps import find_app
 from tenuto.cli.arguments import read_input, read_vars
 from tenuto.cli.console import Trouble, answers, notes, reserve_stdout, say

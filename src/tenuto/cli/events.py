@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenuto.app.embedded import post_message
+from tenuto.app.files import post_message
 from tenuto.cli.arguments import read_json
 from tenuto.cli.console import say
 from tenuto.model.errors import InvalidInput, NotFound

@@ -144,7 +144,7 @@ async def look(
 
 def read(database: Database, ask: Callable[[Reads], Coroutine[Any, Any, _T]]) -> _T:
     """Ask a file that must exist, read-only; works while an engine has it open."""
-    from tenuto.app.embedded import read_only
+    from tenuto.app.files import read_only
 
     assert database.path is not None
     with read_only(database.path) as opened:

@@ -227,7 +227,7 @@ def detail_view(report: Report) -> RenderableType:
     facts.add_row("lasted", format_duration(report.lasted_us))
     if report.quarantine is not None:
         facts.add_row("quarantine", Text(clean(report.quarantine), style="red"))
-        facts.add_row("", "nothing of it is handed out until `run resume`")
+        facts.add_row("", "nothing of it is handed out until `Run.resume()` (docs/sdk.md)")
     parts: list[RenderableType] = [facts, Text(), nodes_table(report)]
     if report.timeline:
         parts += [Text(), timeline_table(report)]

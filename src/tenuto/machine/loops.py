@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tenuto.machine.actions import CancelTask, ClearTimers, CloseWait
 from tenuto.machine.turn import ACTIVE, PENDING, Turn
 from tenuto.model.definition import WORKER_TYPES, NodeType
@@ -44,19 +46,25 @@ def withdraw(turn: Turn, node: int, reason: CancelReason) -> None:
 
 
 def decide_dead(turn: Turn, number: int) -> None:
-    """Make an edge dead. A forward edge that leaves loops is withheld until all of them are closed (L4)."""
-    graph = turn.graph
-    loop = graph.back_of[number]
-    if loop is not None:
-        turn.edges[number] = DEAD_EDGE
-        if is_closed(turn, loop):
-            _release(turn, loop)
-        return
-    if all(is_closed(turn, left) for left in graph.leaves[number]):
-        turn.edges[number] = DEAD_EDGE
-        turn.arrive(graph.definition.edges[number].target)
-    else:
+    """Make an edge dead. One that leaves loops is withheld until all of them are closed (L4).
+
+    A back edge leaves the loops inside its own: they may run again, and then it is decided again. So a loop that closes
+    may close the one around it, and so on outwards.
+    """
+    if not _may_die(turn, number):
         turn.edges[number] = WITHHELD
+        return
+    dying = [number]
+    while dying:
+        number = dying.pop()
+        turn.edges[number] = DEAD_EDGE
+        loop = turn.graph.back_of[number]
+        if loop is None:
+            turn.arrive(turn.graph.definition.edges[number].target)
+        elif is_closed(turn, loop):
+            dying += [
+                n for n in _leaving(turn, loop) if turn.edges[n] == WITHHELD and _may_die(turn, n)
+            ]
 
 
 def is_closed(turn: Turn, loop: int) -> bool:
@@ -64,11 +72,23 @@ def is_closed(turn: Turn, loop: int) -> bool:
     return all(turn.edges[number] == DEAD_EDGE for number in turn.graph.loops[loop].back)
 
 
-def _release(turn: Turn, loop: int) -> None:
+def _may_die(turn: Turn, number: int) -> bool:
+    """Whether all loops that an edge leaves are closed."""
     graph = turn.graph
-    for number in graph.loops[loop].exits:
-        if turn.edges[number] == WITHHELD and all(
-            is_closed(turn, left) for left in graph.leaves[number]
-        ):
-            turn.edges[number] = DEAD_EDGE
-            turn.arrive(graph.definition.edges[number].target)
+    left = graph.leaves[number]
+    if (own := graph.back_of[number]) is not None:
+        around = graph.loops_of[graph.definition.edges[number].source]
+        left = around[around.index(own) + 1 :]
+    return all(is_closed(turn, loop) for loop in left)
+
+
+def _leaving(turn: Turn, loop: int) -> Iterator[int]:
+    """Edges that leave a loop: its exits, and the back edges of loops around it that start inside."""
+    loops = turn.graph.loops
+    yield from loops[loop].exits
+    outer = loops[loop].parent
+    while outer is not None:
+        for number in loops[outer].back:
+            if turn.graph.definition.edges[number].source in loops[loop].body:
+                yield number
+        outer = loops[outer].parent

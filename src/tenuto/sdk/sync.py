@@ -104,6 +104,19 @@ class TenutoVerbs:
         me = cast("Tenuto", self)
         return me.link.wait(me.aget_run(run_id), "get_run")
 
+    def results(self, runs: Sequence[Run], timeout: float | None = None) -> list[Any]:
+        """Wait for the ends of many runs; their outputs, in order.
+
+        Args:
+            timeout: seconds for all together, None for ever; the runs themselves go on.
+
+        Raises:
+            RunFailed: of the first, in this order, that did not end as `success`.
+            TimeoutError: not all have ended in time.
+        """
+        me = cast("Tenuto", self)
+        return me.link.wait(me.aresults(runs, timeout), "results")
+
 
 class RunVerbs:
     """The verbs of `Run` that wait."""

@@ -16,10 +16,9 @@ from tenuto.model.errors import InvalidInput, NotFound
 from tenuto.model.ids import RunId
 from tenuto.model.states import RunState
 from tenuto.sdk import workflows
-from tenuto.sdk.failures import RunFailed
 from tenuto.sdk.link import Link
+from tenuto.sdk.outcomes import outcome, outcomes
 from tenuto.sdk.sync import RunVerbs, TenutoVerbs
-from tenuto.sdk.values import read_value
 from tenuto.sdk.workflows import Workflow
 from tenuto.settings import Database, parse_database
 from tenuto.worker.registry import Registry
@@ -202,6 +201,23 @@ class Tenuto(TenutoVerbs):
         detail = await self.link.ask(lambda engine: engine.reads.get_run(RunId(run_id)))
         return Run(detail.run.run_id, self)
 
+    async def aresults(self, runs: Sequence[Run], timeout: float | None = None) -> list[Any]:
+        """Wait for the ends of many runs; their outputs, in order.
+
+        Args:
+            timeout: seconds for all together, None for ever; the runs themselves go on.
+
+        Raises:
+            RunFailed: of the first, in this order, that did not end as `success`.
+            TimeoutError: not all have ended in time.
+        """
+        ids = [run.id for run in runs]
+        try:
+            async with asyncio.timeout(timeout):
+                return await self.link.ask(lambda engine: outcomes(engine, ids))
+        except TimeoutError:
+            raise TimeoutError(f"not all runs have ended within {timeout:g} s") from None
+
     async def aclose(self) -> None:
         """Drain and close; does nothing where nothing is open. The next verb opens anew."""
         await asyncio.to_thread(self.close)
@@ -326,13 +342,9 @@ class Run(RunVerbs):
         """
         try:
             async with asyncio.timeout(timeout):
-                row = await self.link.ask(lambda engine: engine.commands.wait(self.id))
+                return await self.link.ask(lambda engine: outcome(engine, self.id))
         except TimeoutError:
             raise TimeoutError(f"run {self.id} has not ended within {timeout:g} s") from None
-        if row.state == RunState.SUCCESS:
-            return await self.link.ask(lambda engine: read_value(engine.reads, self.id, row.output))
-        error = await self.link.ask(lambda engine: read_value(engine.reads, self.id, row.error))
-        raise RunFailed(self.id, row.state, error)
 
     async def astatus(self) -> str:
         """Its state: pending, running, paused, closing, success, failed, cancelled or timed_out."""

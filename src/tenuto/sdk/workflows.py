@@ -93,7 +93,7 @@ def compile_source(source: Source) -> Graph:
     """Compile a definition. Raises InvalidDefinition with all findings when one of them is an
     error.
     """
-    from tenuto.app.embedded import load_definition
+    from tenuto.app.definitions import load_definition
 
     loaded = load_definition(source.text, file=source.file)
     if loaded.graph is None:

@@ -131,7 +131,7 @@ def test_the_detail_names_quarantine_and_its_cure() -> None:
     text = "\n".join(shown(detail_view(report(quarantine="event 3: boom"))))
 
     assert "event 3: boom" in text
-    assert "run resume" in text
+    assert "until `Run.resume()`" in text
 
 
 def test_control_characters_in_data_never_reach_the_terminal() -> None:

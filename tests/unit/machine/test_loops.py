@@ -190,6 +190,34 @@ def test_L4_a_token_that_leaves_two_loops_is_withheld_until_both_are_closed() ->
     assert world.letter("f") == "k"
 
 
+def test_L4_a_back_edge_of_an_outer_loop_is_withheld_while_an_inner_one_may_run_again() -> None:
+    """`a` fails in the inner loop's first pass; in its second it may still send the outer loop round."""
+    text = "o -> a; o -failure-> x; a -failure-> b; b -> a loop 2; a -> o loop 2"
+    world = World(graph(text, types={"b": "set"})).start()
+    world.succeed("o")
+    world.fail("a")
+    assert (world.letter("x"), world.edges, world.snapshot.passes) == (".", "tw---", (1, 2))
+
+    world.succeed("a")
+    assert (world.letters, world.snapshot.passes) == ("a...", (2, 1))
+
+    world.fail("o")
+
+    assert (world.letter("x"), world.edges[2:]) == ("a", "ddd")
+
+
+def test_L4_closing_an_inner_loop_may_close_the_outer_one() -> None:
+    text = (
+        "o -> a; o -failure-> x; a -> s; s -> a when 'inner' loop 2; s -> o when 'outer' loop 2;"
+        "s -> e else"
+    )
+    world = World(graph(text, types={"s": "switch"}), {"inner": False, "outer": False}).start()
+    world.succeed("o")
+    world.succeed("a")
+
+    assert (world.letter("x"), world.letter("e"), world.edges) == ("k", "a", "tdtddt")
+
+
 def test_L4_a_skipped_header_closes_its_loop() -> None:
     world = World(graph("r -> h when 'x'; " + POLL, types={"s": "switch"}), {"x": False}).start()
     world.succeed("r")
