@@ -92,8 +92,30 @@ def test_the_same_key_gives_the_same_run(app: Tenuto) -> None:
 def test_many_runs_start_at_once_in_order(app: Tenuto) -> None:
     runs = app.start_many(ADD, [{"a": n} for n in range(120)])
 
-    assert [run.result(timeout=60) for run in runs] == [n + 10 for n in range(120)]
+    assert app.results(runs, timeout=60) == [n + 10 for n in range(120)]
+    assert runs[119].result(timeout=60) == 129
+    assert app.results([]) == []
     assert app.start_many(ADD, []) == []
+
+
+def test_many_results_name_the_first_run_that_failed(app: Tenuto) -> None:
+    runs = [
+        app.start(ADD, {"a": 1}),
+        app.enqueue("refuse", code="second"),
+        app.enqueue("refuse", code="third"),
+    ]
+
+    with pytest.raises(RunFailed) as failed:
+        app.results(runs, timeout=60)
+
+    assert (failed.value.run_id, failed.value.code) == (runs[1].id, "second")
+
+
+def test_many_results_that_come_too_late_are_a_timeout(app: Tenuto) -> None:
+    runs = [app.start(ADD, {"a": 1}), app.start(WAIT, {"id": "never"})]
+
+    with pytest.raises(TimeoutError, match="not all runs"):
+        app.results(runs, timeout=0.05)
 
 
 def test_a_workflow_is_a_file_a_deployed_name_or_a_text(app: Tenuto, tmp_path: Path) -> None:
