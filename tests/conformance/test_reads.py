@@ -119,6 +119,17 @@ async def test_the_newest_payload_of_a_key_counts(store: Store, reads: Reads) ->
     ]
 
 
+async def test_payloads_of_many_runs_are_read_together(store: Store, reads: Reads) -> None:
+    first, second = new_run_id(), new_run_id()
+    for run_id, text in ((first, "1"), (second, "2")):
+        await commit(store, a_start(run_id, payloads=(an_input("a", 1, text),)))
+    key = PayloadKey(Place("a"), PayloadKind.INPUT)
+
+    read = await reads.payloads_of_runs([(second, key), (first, key), (new_run_id(), key)])
+
+    assert read == {(first, key): "1", (second, key): "2"}
+
+
 async def test_all_payloads_of_a_large_run_are_read(store: Store, reads: Reads) -> None:
     run_id = new_run_id()
     rows = tuple(

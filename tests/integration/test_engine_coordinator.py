@@ -471,6 +471,7 @@ async def test_waiting_too_long_for_a_worker_is_a_failure() -> None:
 async def test_an_attempt_beyond_its_timeout_is_over_although_nobody_reports() -> None:
     definition = graph("a", details={"a": Work("a", value("{}"), timeout_us=20_000)})
     async with house() as h:
+        h.recovery.holds = lambda _: False
         hand = await h.hire(["a"])
         [run_id] = await h.begin(definition)
         [lease] = await hand.lease()

@@ -135,16 +135,27 @@ class Commands:
 
     async def wait(self, run_id: RunId) -> RunRow:
         """Return the run once it is final. Raises NotFound."""
-        watchers = self._coordinator.watchers
-        future = watchers.expect_end(run_id)
+        [row] = await self.wait_all((run_id,))
+        return row
+
+    async def wait_all(self, run_ids: Sequence[RunId]) -> list[RunRow]:
+        """Return the runs once all are final, in order; what is final already is read together. Raises NotFound."""
+        watchers, remembers = self._coordinator.watchers, self._coordinator.remembers
+        ends = [(run_id, watchers.expect_end(run_id)) for run_id in run_ids]
         try:
-            if not self._coordinator.remembers(run_id):
-                row = await self._find(run_id)
-                if row.state in FINAL_RUN_STATES:
-                    return row
-            return await future
+            unsure = tuple(run_id for run_id in run_ids if not remembers(run_id))
+            stored = (await self._coordinator.store.load(LoadRequest(runs=unsure))).runs
+            for run_id in unsure:
+                if run_id not in stored:
+                    raise NotFound("run", run_id)
+            rows = []
+            for run_id, end in ends:
+                row = stored[run_id][0] if run_id in stored else None
+                rows.append(row if row is not None and row.state in FINAL_RUN_STATES else await end)
+            return rows
         finally:
-            watchers.forget(run_id, future)
+            for run_id, end in ends:
+                watchers.forget(run_id, end)
 
     async def follow(self, run_id: RunId) -> AsyncIterator[EventRow]:
         """Yield the run's events from now on as they commit; ends with the run. Raises NotFound."""

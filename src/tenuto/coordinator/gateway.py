@@ -74,7 +74,15 @@ class Gateway:
     async def heartbeat(
         self, worker: WorkerId, beats: Sequence[Beat], load: Load
     ) -> Sequence[Verdict]:
-        return await self._store.heartbeat(worker, beats, load, lease_us=self._setting.lease_us)
+        return await self._store.heartbeat(
+            worker,
+            beats,
+            load,
+            lease_us=self._setting.lease_us,
+            lapsed=self._seats.is_alive(
+                worker
+            ),  # recovery leaves its leases alone, so they are its own still
+        )
 
     async def report(self, worker: WorkerId, reports: Sequence[Report], want: int) -> Answer:
         info = self._seats.find(worker)

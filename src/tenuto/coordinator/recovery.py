@@ -1,8 +1,9 @@
 """Leases that outlived their worker, turned into events. Nothing here ends a lease by itself: `decide` does.
 
 At the start every lease in the store belongs to a process that is gone (the file is ours alone): all are ended at once,
-without waiting for them to expire. Later, a lease that has run out ends only if no worker of this process
-holds it: after a laptop's sleep the work goes on where it was, and what it reports counts as if nothing had happened.
+without waiting for them to expire. Later, a lease that has run out ends only if no worker of this process holds it:
+after a laptop's sleep the work goes on where it was, its next heartbeat renews the lease, and what it reports counts as
+if nothing had happened (ADR 0007).
 If recovery dies half-way the rest is found again.
 """
 
@@ -14,6 +15,7 @@ from tenuto.coordinator.coordinator import Coordinator
 from tenuto.coordinator.seats import Seats
 from tenuto.coordinator.setting import Setting
 from tenuto.coordinator.waiting import Call, DueWaiting
+from tenuto.machine.events import Deadline
 from tenuto.model.ids import LeaseId
 from tenuto.ports.store import DueTask, Store
 from tenuto.runtime.logging import get_logger
@@ -35,6 +37,7 @@ class Recovery:
         self._store = store
         self._seats = seats
         self._focus = setting.focus
+        self._unheld: set[LeaseId] = set()
 
     async def sweep(self) -> int:
         """End every lease of a worker that this process does not know. Returns how many. Raises Unavailable."""
@@ -56,15 +59,25 @@ class Recovery:
         return ended
 
     def sift(self, tasks: Sequence[DueTask]) -> list[DueTask]:
-        """Leave out leases that have run out while their worker lives in this process."""
-        return [
-            task
-            for task in tasks
-            if task.deadline is not None
-            or task.lease is None
-            or not self._seats.is_alive(task.lease.worker)
-            or not self.holds(task.lease.lease_id)
-        ]
+        """Leave out leases and attempts that have run out while a worker of this process holds them.
+
+        After a sleep or a step of the clock it does not know yet: its next heartbeat renews the lease or ends the work,
+        and only then may the next attempt begin. One that no worker holds is left out the first time that it is seen:
+        granted just before the sleep, it may still be on its way.
+        """
+        before, self._unheld = self._unheld, set()
+        return [task for task in tasks if self._is_over(task, before)]
+
+    def _is_over(self, task: DueTask, before: set[LeaseId]) -> bool:
+        lease = task.lease
+        if lease is None or task.deadline not in (None, Deadline.ATTEMPT):
+            return True
+        if not self._seats.is_alive(lease.worker):
+            return True
+        if self.holds(lease.lease_id):
+            return False
+        self._unheld.add(lease.lease_id)
+        return lease.lease_id in before
 
     def fact(self, task: DueTask, call: Call, slot: int) -> DueWaiting:
         """What to decide about it."""

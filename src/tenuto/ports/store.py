@@ -312,9 +312,18 @@ class Store(Protocol):
     async def grant(self, request: GrantRequest) -> Sequence[Granted]: ...
 
     async def heartbeat(
-        self, worker: WorkerId, beats: Sequence[Beat], load: Load, *, lease_us: int
+        self,
+        worker: WorkerId,
+        beats: Sequence[Beat],
+        load: Load,
+        *,
+        lease_us: int,
+        lapsed: bool = False,
     ) -> Sequence[Verdict]:
-        """Extend live leases (never past attempt_until, not those of cancelled tasks) and note the worker's load."""
+        """Extend live leases (never past attempt_until, not those of cancelled tasks) and note the worker's load.
+
+        `lapsed`: those past lease_until too. Only for who knows that nobody else ends leases of this worker (ADR 0007).
+        """
         ...
 
     async def release(self, worker: WorkerId, leases: Sequence[Beat]) -> int:

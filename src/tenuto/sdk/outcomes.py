@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenuto.model.ids import RunId
 from tenuto.model.states import RunState
 from tenuto.sdk.failures import RunFailed
-from tenuto.sdk.values import read_value
+from tenuto.sdk.values import read_value, read_values
 
 if TYPE_CHECKING:
     from tenuto.app.embedded import Engine
 
-TOGETHER = 100
-"""Runs whose results are read side by side: enough for the store to read them together."""
+TOGETHER = 500
+"""Runs whose ends and results are read together."""
 
 
 async def outcome(engine: Engine, run_id: RunId) -> Any:
     """Wait for one run. Raises RunFailed unless it ends as `success`."""
-    row = await engine.commands.wait(run_id)
-    if row.state == RunState.SUCCESS:
-        return await read_value(engine.reads, run_id, row.output)
-    raise RunFailed(run_id, row.state, await read_value(engine.reads, run_id, row.error))
+    [value] = await outcomes(engine, (run_id,))
+    return value
 
 
 async def outcomes(engine: Engine, run_ids: Sequence[RunId]) -> list[Any]:
-    """Wait for many runs, in order. Raises RunFailed of the first that does not end as `success`."""
+    """Wait for many runs; their outputs in order. Raises RunFailed of the first that does not end as `success`."""
     found: list[Any] = []
     for first in range(0, len(run_ids), TOGETHER):
-        part = run_ids[first : first + TOGETHER]
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_settled(engine, run_id)) for run_id in part]
-        for task in tasks:
-            result = task.result()
-            if isinstance(result, RunFailed):
-                raise result
-            found.append(result)
+        rows = await engine.commands.wait_all(run_ids[first : first + TOGETHER])
+        failed = next((row for row in rows if row.state != RunState.SUCCESS), None)
+        if failed is not None:
+            error = await read_value(engine.reads, failed.run_id, failed.error)
+            raise RunFailed(failed.run_id, failed.state, error)
+        found += await read_values(engine.reads, [(row.run_id, row.output) for row in rows])
     return found
-
-
-async def _settled(engine: Engine, run_id: RunId) -> Any:
-    try:
-        return await outcome(engine, run_id)
-    except RunFailed as failed:
-        return failed

@@ -5,7 +5,7 @@ only.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from tenuto.machine.codec import decode_output
@@ -14,12 +14,20 @@ from tenuto.model.payload import JoinView, Output, PayloadKey
 from tenuto.ports.reads import Reads
 
 
+async def read_values(reads: Reads, stored: Sequence[tuple[RunId, str | None]]) -> list[object]:
+    """The values of many runs, in order, read together."""
+    places = [(run_id, decode_output(text)) for run_id, text in stored]
+    wanted = [(run_id, key) for run_id, place in places for key in dict.fromkeys(_keys(place))]
+    texts: dict[RunId, dict[PayloadKey, str]] = {}
+    for (run_id, key), text in (await reads.payloads_of_runs(wanted)).items() if wanted else ():
+        texts.setdefault(run_id, {})[key] = text
+    return [_assemble(place, texts.get(run_id, {})) for run_id, place in places]
+
+
 async def read_value(reads: Reads, run_id: RunId, stored: str | None) -> object:
     """The JSON value behind `RunRow.output` or `RunRow.error`; None for null."""
-    place = decode_output(stored)
-    keys = tuple(dict.fromkeys(_keys(place)))
-    texts = await reads.payloads(run_id, keys) if keys else {}
-    return _assemble(place, texts)
+    [value] = await read_values(reads, [(run_id, stored)])
+    return value
 
 
 def _keys(output: Output) -> Iterator[PayloadKey]:

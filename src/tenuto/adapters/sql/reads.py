@@ -85,8 +85,18 @@ class SqlReads:
         return tuple(read_event(r) for r in sorted(rows))
 
     async def payloads(self, run_id: RunId, keys: Sequence[PayloadKey]) -> Mapping[PayloadKey, str]:
-        rows = await self._rows("PAYLOADS", run_id, pack([(k.place, k.kind) for k in keys]))
-        return {PayloadKey(Place(r[0]), PayloadKind(r[1])): r[2] for r in rows if r[2] is not None}
+        found = await self.payloads_of_runs([(run_id, key) for key in keys])
+        return {key: text for (_, key), text in found.items()}
+
+    async def payloads_of_runs(
+        self, wanted: Sequence[tuple[RunId, PayloadKey]]
+    ) -> Mapping[tuple[RunId, PayloadKey], str]:
+        rows = await self._rows("PAYLOADS", pack([(run, k.place, k.kind) for run, k in wanted]))
+        return {
+            (RunId(r[0]), PayloadKey(Place(r[1]), PayloadKind(r[2]))): r[3]
+            for r in rows
+            if r[3] is not None
+        }
 
     async def all_payloads(self, run_id: RunId) -> Sequence[PayloadRow]:
         found: list[PayloadRow] = []

@@ -185,16 +185,22 @@ class SqlStore:
         return await self._engine.write(job, durable=False)
 
     async def heartbeat(
-        self, worker: WorkerId, beats: Sequence[Beat], load: Load, *, lease_us: int
+        self,
+        worker: WorkerId,
+        beats: Sequence[Beat],
+        load: Load,
+        *,
+        lease_us: int,
+        lapsed: bool = False,
     ) -> Sequence[Verdict]:
         packed = pack([(b.run_id, b.place, b.lease_id, int(b.alive)) for b in beats])
         see: Step = (self._text["SEE_WORKER"], (worker, load.busy, load.capacity, load.lag_us))
 
         def job() -> Steps[Sequence[Verdict]]:
-            row = yield ((self._text["VERDICTS"], (packed, worker)),)
+            row = yield ((self._text["VERDICTS"], (packed, worker, int(lapsed))),)
             assert row is not None
             verdicts = {(r[0], r[1], r[2]): Verdict(r[3]) for r in unpack(row[0])}
-            yield ((self._text["EXTEND_LEASES"], (packed, worker, lease_us)), see)
+            yield ((self._text["EXTEND_LEASES"], (packed, worker, int(lapsed), lease_us)), see)
             return tuple(verdicts[b.run_id, b.place, b.lease_id] for b in beats)
 
         return await self._engine.write(job, durable=False)

@@ -43,8 +43,9 @@ SELECT
 """
 
 # What becomes of each beat: [[run, place, lease_id, verdict]], in any order.
-# $1 [[run, place, lease_id, alive]], $2 the worker.
-# A lease past lease_until is over, even before recovery has seen it. Primary key.
+# $1 [[run, place, lease_id, alive]], $2 the worker, $3 = 1: nobody else ends its leases.
+# A lease past lease_until is over, even before recovery has seen it, unless $3 = 1; an attempt past its end is over for
+# everybody. Primary key.
 VERDICTS = """
 SELECT {pack}
   w.value->>0, w.value->>1, w.value->>2,
@@ -52,7 +53,8 @@ SELECT {pack}
     (
       SELECT CASE
         WHEN t.state = 'cancelled' THEN 'cancelled'
-        WHEN t.state = 'pending' AND t.lease_until > {now} THEN 'ok'
+        WHEN t.state = 'pending' AND (t.lease_until > {now} OR $3 = 1)
+          AND COALESCE(t.attempt_until > {now}, true) THEN 'ok'
       END
       FROM tasks AS t
       WHERE t.run_id = w.value->>0 AND t.place = w.value->>1
@@ -64,11 +66,11 @@ SELECT {pack}
 FROM {each_1} AS w
 """
 
-# Extends the live leases among the same rows, $3 = lease_us. Repeats the checks of VERDICTS. A heartbeat deadline
+# Extends the live leases among the same rows, $4 = lease_us. Repeats the checks of VERDICTS. A heartbeat deadline
 # that has passed is not moved any more. Primary key.
 EXTEND_LEASES = """
 UPDATE tasks SET
-  lease_until = {least}({now} + $3, COALESCE(attempt_until, {now} + $3)),
+  lease_until = {least}({now} + $4, COALESCE(attempt_until, {now} + $4)),
   heartbeat_until = CASE
     WHEN CAST(w.value->>3 AS BIGINT) = 1 AND heartbeat_until > {now} THEN {now} + heartbeat_us
     ELSE heartbeat_until
@@ -76,7 +78,8 @@ UPDATE tasks SET
 FROM {each_1} AS w
 WHERE tasks.run_id = w.value->>0 AND tasks.place = w.value->>1
   AND tasks.lease_id = w.value->>2 AND tasks.worker = $2
-  AND tasks.state = 'pending' AND tasks.lease_until > {now}
+  AND tasks.state = 'pending' AND (tasks.lease_until > {now} OR $3 = 1)
+  AND COALESCE(tasks.attempt_until > {now}, true)
 """
 
 # Leases among $1 [[run, place, lease_id]] of worker $2 that still stand: [[run, place, 1 if to be offered again]].

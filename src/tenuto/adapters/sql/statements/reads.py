@@ -80,15 +80,15 @@ FROM (
 
 PAYLOADS = """
 SELECT {pack}
-  w.value->>0, w.value->>1,
+  w.value->>0, w.value->>1, w.value->>2,
   (
     SELECT p.text FROM payloads AS p
-    WHERE p.run_id = $1 AND p.place = w.value->>0 AND p.kind = w.value->>1
+    WHERE p.run_id = w.value->>0 AND p.place = w.value->>1 AND p.kind = w.value->>2
     ORDER BY p.seq DESC
     LIMIT 1
   )
 {packed}
-FROM {each_2} AS w
+FROM {each_1} AS w
 """
 
 # Rows of one run from a place on, a bounded page: payloads may be large. $2… the key of the last row read.
