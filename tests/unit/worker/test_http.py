@@ -132,7 +132,7 @@ async def test_auth_becomes_the_authorization_header(executor: HttpExecutor, sit
     assert pair == "u:ü"
 
 
-async def test_secrets_are_resolved_here_and_blotted_out_of_what_is_kept(
+async def test_X9_secrets_are_resolved_here_and_blotted_out_of_what_is_kept(
     executor: HttpExecutor, site: Site
 ) -> None:
     request = {

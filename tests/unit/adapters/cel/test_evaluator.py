@@ -192,7 +192,7 @@ def test_an_error_is_a_value_that_names_its_place(text: str, message: str) -> No
         ({"z": 1, "a": "x"}, '{"a":"x","z":1}'),
     ],
 )  # fmt: skip
-def test_a_value_is_canonical_json(tree: object, text: str) -> None:
+def test_X7_X8_a_value_is_canonical_json(tree: object, text: str) -> None:
     assert text_of(tree) == text
 
 
@@ -314,7 +314,7 @@ def test_a_key_is_a_string_or_an_integer(tree: object, what: str) -> None:
     assert what in fault(value(tree, ExpressionKind.KEY)).message
 
 
-def test_secrets_pass_through_by_reference_and_only_ours_are_resolved() -> None:
+def test_X9_secrets_pass_through_by_reference_and_only_ours_are_resolved() -> None:
     texts = {**TEXTS, INPUT: '{"lure":{"$secret":"TOKEN"},"more":{"$secrets":[["x"]]}}'}
     tree = {
         "headers": {"authorization": "Bearer ${secrets.TOKEN}"},

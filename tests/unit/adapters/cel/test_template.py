@@ -41,7 +41,7 @@ def fill(value: object, *values: object) -> object:
         ([], [], []),
     ],
 )
-def test_a_tree_is_filled(value: object, values: list[object], filled: object) -> None:
+def test_X7_a_tree_is_filled(value: object, values: list[object], filled: object) -> None:
     assert fill(value, *values) == filled
 
 
@@ -54,7 +54,7 @@ def test_a_tree_is_filled(value: object, values: list[object], filled: object) -
         (float("nan"), "a double"),
     ],
 )
-def test_what_has_no_plain_spelling_cannot_stand_inside_a_text(value: object, what: str) -> None:
+def test_X7_what_has_no_plain_spelling_cannot_stand_inside_a_text(value: object, what: str) -> None:
     with pytest.raises(Unfit, match=f"`input.a` is {what}"):
         fill("x ${input.a}", value)
 
