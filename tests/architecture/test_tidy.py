@@ -32,9 +32,16 @@ FORBIDDEN_NAMES = {
     "utils",
 }
 
+SERVICES = "one cycle in several files, run whole on a real store: tests/integration"
 # Modules whose behaviour is proven elsewhere. One reason each; the list is meant to stay short.
 TESTED_ELSEWHERE: dict[str, str] = {
     "cli": "a command is tested by running it: tests/e2e",
+    "coordinator/commands": SERVICES,
+    "coordinator/coordinator": SERVICES,
+    "coordinator/gateway": SERVICES,
+    "coordinator/handout": SERVICES,
+    "coordinator/timers": SERVICES,
+    "coordinator/work": SERVICES,
     "ports": "a port has no behaviour of its own: tests/conformance runs every adapter through it",
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.support.store import (
@@ -25,10 +27,10 @@ from tests.support.store import (
     due_places,
 )
 
-from tenuto.model.ids import WorkerId
+from tenuto.model.ids import LeaseId, WorkerId
 from tenuto.ports.gateway import Load, Verdict, WorkerInfo
 from tenuto.ports.reads import Reads
-from tenuto.ports.store import LeaseRow, LoadRequest, Store
+from tenuto.ports.store import Claims, LeaseRow, LoadRequest, Store
 
 
 async def test_a_beat_extends_a_live_lease(store: Store, clock: TurnedClock) -> None:
@@ -80,6 +82,41 @@ async def test_a_lease_past_its_end_cannot_be_renewed(store: Store, clock: Turne
 
     assert await _beat(store, leased) == (Verdict.STALE,)
     assert (await _lease(store, leased)).lease_until == START + LEASE_US
+
+
+@pytest.mark.parametrize(
+    ("columns", "verdict", "until"),
+    [
+        ({}, Verdict.OK, 2 * LEASE_US),
+        ({"timeout_us": LEASE_US + 1}, Verdict.OK, LEASE_US + 1),
+        ({"timeout_us": LEASE_US}, Verdict.STALE, LEASE_US),
+        ({"total_until": START + LEASE_US}, Verdict.STALE, LEASE_US),
+    ],
+)
+async def test_who_alone_may_end_a_lease_may_renew_it_past_its_end_but_not_past_its_attempts(
+    store: Store, clock: TurnedClock, columns: dict[str, Any], verdict: Verdict, until: int
+) -> None:
+    leased = await a_leased_run(store, **columns)
+    clock.turn(LEASE_US)
+    beat = a_beat(leased.run_id, leased.lease_id)
+
+    assert await store.heartbeat(WORKER, [beat], IDLE, lease_us=LEASE_US, lapsed=True) == (verdict,)
+    assert (await _lease(store, leased)).lease_until == START + until
+
+
+async def test_a_lease_that_recovery_ended_is_never_renewed(
+    store: Store, clock: TurnedClock
+) -> None:
+    leased = await a_leased_run(store)
+    clock.turn(LEASE_US)
+    again = replace(leased.task, attempt=2, lost=1)
+    lost = Claims(leases=((A, 1, LeaseId(leased.lease_id)),))
+    await commit(store, a_change(leased.run_id, 1, claims=lost, updated=((again, True),)))
+    beat = a_beat(leased.run_id, leased.lease_id)
+
+    assert await store.heartbeat(WORKER, [beat], IDLE, lease_us=LEASE_US, lapsed=True) == (
+        Verdict.STALE,
+    )
 
 
 async def test_a_cancelled_task_is_told_so_and_not_extended(

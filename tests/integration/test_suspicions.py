@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.support.graphs import graph, key, value
@@ -17,20 +15,17 @@ from tests.support.plain import PlainEvaluator
 from tests.support.store import TurnedClock
 
 from tenuto.adapters.local.dice import SystemDice
-from tenuto.app import embedded
-from tenuto.app.embedded import Engine
 from tenuto.coordinator.commands import StartRequest
-from tenuto.machine.events import Deadline
 from tenuto.model.definition import Wait, WaitForEvent, Work
-from tenuto.model.errors import Unavailable
-from tenuto.model.expressions import Expression, Fault, Message, Missing, Scope, Verdict
+from tenuto.model.errors import InvariantViolated, Unavailable
+from tenuto.model.expressions import Expression, Fault, Missing, Scope, Verdict
 from tenuto.model.ids import Place, RunId
-from tenuto.model.payload import PayloadKey, Text
+from tenuto.model.payload import Text
+from tenuto.model.retry import RetryPolicy
 from tenuto.ports.executor import Executor
-from tenuto.ports.gateway import Failed, Lease, Result, Success, WorkerInfo
+from tenuto.ports.gateway import Lease, Result, Success, WorkerInfo
 from tenuto.ports.gateway import Verdict as Answered
 from tenuto.ports.store import Change, Committed, LeaseRow, LoadRequest, Store
-from tenuto.worker.registry import Registry
 from tenuto.worker.runner import Runner
 
 HOUR = 3_600_000_000
@@ -69,9 +64,7 @@ class Slow:
 
 async def working(h: House, slow: Executor, stopping: asyncio.Event) -> None:
     """A real worker, with its heartbeats and fences."""
-    info = WorkerInfo(
-        id=h.ids.worker_id("real"), queues=("default",), names=("a", "b"), capacity=4
-    )
+    info = WorkerInfo(id=h.ids.worker_id("real"), queues=("default",), names=("a", "b"), capacity=4)
     runner = Runner(h.gateway, info, {"": slow}, dice=SystemDice(1), lease_us=LEASE_US, drain_us=0)
     h.recovery.holds = runner.holds
     await runner.run(stopping)
@@ -107,8 +100,8 @@ async def test_an_attempt_that_timed_out_in_a_sleep_ends_before_the_next_one_beg
             "a": Work(
                 "a",
                 value("{}"),
-                timeout_us=30_000_000,
-                retry=replace(Work("a", value("{}")).retry, max_attempts=2, initial_us=0),
+                timeout_us=LEASE_US,
+                retry=RetryPolicy(max_attempts=2, initial_us=0),
             )
         },
     )
@@ -119,6 +112,7 @@ async def test_an_attempt_that_timed_out_in_a_sleep_ends_before_the_next_one_beg
         await slow.begun.wait()
         slow.begun.clear()
         clock.turn(HOUR)
+        h.timers.hint(0)
         await slow.begun.wait()
         slow.finish.set()
 
@@ -131,41 +125,6 @@ async def test_an_attempt_that_timed_out_in_a_sleep_ends_before_the_next_one_beg
         ]
         assert (slow.most, slow.stopped) == (1, 1)
         stopping.set()
-
-
-async def test_a_lease_on_its_way_when_the_sleep_began_is_not_given_to_another() -> None:
-    clock = TurnedClock()
-    async with house(clock=clock) as h:
-        h.recovery.holds = lambda _: False
-        hand = await h.hire(["a"])
-        [run_id] = await h.begin(graph("a"))
-        [lease] = await hand.lease()
-        clock.turn(HOUR)
-        due = await h.store.due(limit=10, runs=None)
-
-        assert [(task.place, task.deadline) for task in due.tasks] == [("a", None)]
-        assert h.recovery.sift(due.tasks) == []
-        assert h.recovery.sift(due.tasks) == list(due.tasks)
-        h.recovery.sift(())
-        assert h.recovery.sift(due.tasks) == []
-        assert lease.run_id == run_id
-
-
-async def test_of_passed_deadlines_only_the_attempts_own_waits_for_its_holder() -> None:
-    clock = TurnedClock()
-    details = {
-        "a": Work("a", value("{}"), timeout_us=1_000),
-        "b": Work("b", value("{}"), heartbeat_us=1_000),
-    }
-    async with house(clock=clock) as h:
-        hand = await h.hire(["a", "b"])
-        await h.begin(graph("a; b", details=details))
-        await hand.take(2)
-        clock.turn(1_000)
-        due = await h.store.due(limit=10, runs=None)
-
-        assert {task.deadline for task in due.tasks} == {Deadline.ATTEMPT, Deadline.HEARTBEAT}
-        assert [task.deadline for task in h.recovery.sift(due.tasks)] == [Deadline.HEARTBEAT]
 
 
 # -- answers that are lost --------------------------------------------------------------------------------------------
@@ -331,6 +290,27 @@ async def test_nothing_of_a_run_in_quarantine_is_handed_out_with_a_report(
         assert lease.place == "y"
 
 
+async def test_a_row_that_cannot_be_read_stops_its_own_run_only(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    async with house(path) as h:
+        hand = await h.hire(["a"])
+        bad, *good = await h.begin(graph("a"), 9)
+        leases = await hand.take(9)
+        for run_id in (bad, *good):
+            h.coordinator.forget(run_id)
+        with closing(sqlite3.connect(path)) as damage:
+            damage.execute("UPDATE run_states SET rest = '{' WHERE run_id = ?", (bad,))
+            damage.commit()
+        answer = await hand.report(*leases)
+
+        assert {
+            lease.run_id: verdict for lease, verdict in zip(leases, answer.verdicts, strict=True)
+        } == dict.fromkeys(good, Answered.OK) | {bad: Answered.STALE}
+        with pytest.raises(InvariantViolated):
+            await h.commands.cancel(bad)
+        assert await h.reads.count_runs("default") == {"success": 8, "running": 1}
+
+
 class Held:
     """A store whose commits wait for the test."""
 
@@ -368,8 +348,10 @@ async def test_a_run_resumed_while_it_is_decided_leaves_its_quarantine(
         await h.commands.resume(run_id)
         held.go.set()
         assert (await reporting).verdicts == (Answered.OK,)
-        while "TimerFired" not in await kinds(h, run_id):
-            await asyncio.sleep(0.01)
+        await hand.report(poison)
+        await hand.report(*await hand.lease())
+        assert (await h.commands.wait(run_id)).state == "success"
+        assert "TimerFired" in await kinds(h, run_id)
 
 
 # -- messages ---------------------------------------------------------------------------------------------------------
@@ -380,7 +362,7 @@ class Counting:
 
     def __init__(self, real: Store) -> None:
         self.real, self.commits = real, 0
-        self.before: Callable[[], Any] | None = None
+        self.before: Callable[[], None] | None = None
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.real, name)
@@ -389,7 +371,7 @@ class Counting:
         self.commits += 1
         if self.before is not None:
             before, self.before = self.before, None
-            await before()
+            before()
         return await self.real.commit(changes, lease_us=lease_us)
 
 
@@ -400,17 +382,17 @@ async def test_a_message_that_goes_while_it_is_matched_is_not_tried_for_ever() -
     clock = TurnedClock()
     async with house(clock=clock) as h:
         [run_id] = await h.begin(WAITING)
-        store = Counting(h.store)
+        store, gone = Counting(h.store), asyncio.Event()
 
-        async def expire() -> None:
+        def expire() -> None:
             clock.turn(8 * 24 * HOUR)
+            gone.set()
 
         store.before = expire
         for lane in h.coordinator._lanes:
             lane._store = store  # type: ignore[assignment]
         await h.commands.send_event("e", "k", "1")
-        while store.before is not None:
-            await asyncio.sleep(0.01)
+        await gone.wait()
         await h.commands.send_event("e", "k", "2")
 
         assert (await h.commands.wait(run_id)).state == "success"
@@ -418,76 +400,7 @@ async def test_a_message_that_goes_while_it_is_matched_is_not_tried_for_ever() -
         assert await kinds(h, run_id) == ["RunStarted", "EventReceived"]
 
 
-# -- starting and stopping --------------------------------------------------------------------------------------------
-
-
-class Opening:
-    """`open_engine`, held up by the test."""
-
-    def __init__(self, during: Callable[[], None]) -> None:
-        self.real, self.during = embedded.open_engine, during
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        self.during()
-        return self.real(*args, **options)
-
-
-def test_an_engine_that_is_told_to_stop_while_it_starts_stops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opening, told = threading.Event(), threading.Event()
-
-    def during() -> None:
-        opening.set()
-        told.wait()
-
-    monkeypatch.setattr(embedded, "open_engine", Opening(during))
-    engine = Engine(tmp_path / "t.db", registry=Registry())
-    starting = threading.Thread(target=engine.start)
-    starting.start()
-    opening.wait()
-    stopping = threading.Thread(target=engine.stop)
-    stopping.start()
-    while not engine._told:
-        pass
-    told.set()
-    stopping.join()
-    starting.join()
-
-    with pytest.raises(Unavailable, match="it was stopped"):
-        engine.call(asyncio.sleep(0))
-    Engine(tmp_path / "u.db")  # the file is free again:
-    monkeypatch.undo()
-    again = Engine(tmp_path / "t.db")
-    again.start()
-    again.stop()
-
-
-def test_an_interrupt_while_an_engine_starts_ends_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    main, told = threading.get_ident(), threading.Event()
-
-    def during() -> None:
-        signal.pthread_kill(main, signal.SIGINT)
-        told.wait()
-
-    monkeypatch.setattr(embedded, "open_engine", Opening(during))
-    engine = Engine(tmp_path / "t.db", registry=Registry())
-    stop = engine.stop
-
-    def stopped(**options: Any) -> None:
-        told.set()
-        stop(**options)
-
-    monkeypatch.setattr(engine, "stop", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        engine.start()
-
-    monkeypatch.undo()
-    again = Engine(tmp_path / "t.db")
-    again.start()
-    again.stop()
+# -- stopping ---------------------------------------------------------------------------------------------------------
 
 
 async def test_an_engine_stops_although_its_store_fails(tmp_path: Path) -> None:

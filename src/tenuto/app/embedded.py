@@ -102,6 +102,7 @@ class Engine:
         self._calls: set[asyncio.Task[Any]] = set()
         self._ended: str | None = "it was not started"
         self._grace_us = 0
+        self._told = False
         self._worker: _Worker | None = None
 
     # -- from any thread ------------------------------------------------------------------------------------------
@@ -122,16 +123,18 @@ class Engine:
         try:
             begun.result()
         except BaseException:
-            self._thread.join()
+            self.stop(grace_s=0)
             raise
 
     def stop(self, *, grace_s: float = 10.0) -> None:
         """Drain: attempts under way may end within `grace_s`, the others are released. A second time does nothing."""
-        thread, loop = self._thread, self._loop
-        if thread is None or loop is None or threading.current_thread() is thread:
+        thread = self._thread
+        if thread is None or threading.current_thread() is thread:
             return
         self._grace_us = int(grace_s * 1_000_000)
-        _tell(loop, self._begin_stop)
+        self._told = True
+        if self._loop is not None:
+            _tell(self._loop, self._begin_stop)
         thread.join()
 
     def call(self, coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
@@ -161,8 +164,10 @@ class Engine:
     async def _live(self, begun: Future[None]) -> None:
         clock, ids, dice = SystemClock(), Uuid7Ids(), SystemDice()
         sqlite = open_engine(self._path, clock, before_commit=self._before_commit)
-        self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        if self._told:
+            self._begin_stop()  # by somebody who found no loop to tell
         try:
             setting = Setting(
                 clock=clock,

@@ -31,7 +31,8 @@ from dataclasses import replace
 from tenuto.coordinator.batch import Batch
 from tenuto.coordinator.cache import Remembered, RunCache
 from tenuto.coordinator.graphs import Graphs
-from tenuto.coordinator.seats import Seat, Seats
+from tenuto.coordinator.handout import HandOut
+from tenuto.coordinator.seats import Seats
 from tenuto.coordinator.setting import Setting
 from tenuto.coordinator.waiting import (
     Moment,
@@ -42,21 +43,19 @@ from tenuto.coordinator.waiting import (
     first_alone,
 )
 from tenuto.coordinator.watch import Watchers
+from tenuto.coordinator.work import Work
 from tenuto.machine.codec import encode_output
 from tenuto.machine.decide import decide, initial
 from tenuto.machine.decision import Needs
-from tenuto.machine.events import Event
-from tenuto.machine.snapshot import Task
-from tenuto.model.errors import InvariantViolated, Unavailable
+from tenuto.machine.snapshot import Snapshot
+from tenuto.model.errors import InvariantViolated, NotFound, Unavailable
 from tenuto.model.expressions import Evaluator, Message
-from tenuto.model.ids import RUN_PLACE, LeaseId, RunId
+from tenuto.model.graph import Graph
+from tenuto.model.ids import RUN_PLACE, RunId
 from tenuto.model.payload import PayloadKey, PayloadKind
 from tenuto.model.states import FINAL_RUN_STATES
-from tenuto.ports.gateway import Lease
 from tenuto.ports.store import (
-    Change,
     Committed,
-    EagerGrant,
     Loaded,
     LoadRequest,
     NewRun,
@@ -81,35 +80,6 @@ Evaluators = Callable[[Mapping[PayloadKey, str], Mapping[tuple[str, str], Messag
 
 _log = get_logger("coordinator")
 _NOTHING = Loaded(now=0)
-
-
-class _Work:
-    """The facts of one run within one cycle."""
-
-    __slots__ = (
-        "answers",
-        "batch",
-        "eager",
-        "evaluator",
-        "event",
-        "facts",
-        "fresh",
-        "position",
-        "remembered",
-        "run_id",
-    )
-
-    def __init__(self, run_id: RunId, facts: list[Waiting], remembered: Remembered | None) -> None:
-        self.run_id = run_id
-        self.facts = facts
-        self.remembered = remembered
-        self.fresh = remembered is None
-        self.position = 0
-        self.event: Event | None = None
-        self.answers: list[tuple[Waiting, object]] = []
-        self.eager: list[tuple[Task, LeaseId, Seat]] = []
-        self.batch: Batch
-        self.evaluator: Evaluator
 
 
 class Coordinator:
@@ -140,6 +110,7 @@ class Coordinator:
         self.setting = setting
         self.seats = seats
         self.on_due = on_due
+        self.handout = HandOut(seats, setting, on_due)
         self.watchers = Watchers()
         self._lanes = tuple(_Lane(self, number) for number in range(lanes))
 
@@ -191,7 +162,7 @@ class _Lane:
                 continue
             await self._cycle(self._take())
 
-    def _take(self) -> list[_Work]:
+    def _take(self) -> list[Work]:
         """All that waits, by run, up to the bounds."""
         groups: dict[RunId, list[Waiting]] = {}
         count = 0
@@ -214,16 +185,23 @@ class _Lane:
                 together = first_alone(facts)
                 left[:0] = facts[together:]
                 del facts[together:]
-            works.append(_Work(run_id, facts, self.cache.take(run_id)))
+            works.append(Work(run_id, facts, self.cache.take(run_id)))
         inbox.extendleft(reversed(left))
         return works
 
     # -- load -----------------------------------------------------------------------------------------------------
 
-    async def _cycle(self, works: list[_Work]) -> None:
+    async def _cycle(self, works: list[Work]) -> None:
         try:
-            loaded = await self._load(works)
-            works = await self._prepare(works, loaded)
+            try:
+                loaded = await self._load(works)
+                graphs = await self._fetch(works, loaded)
+            except Unavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - halved until the one run whose rows cannot be read stands alone
+                await self._divide(works, error)
+                return
+            works = self._prepare(works, loaded, graphs)
             await self._decide(works, loaded)
         except Unavailable as error:
             for work in works:
@@ -231,7 +209,7 @@ class _Lane:
             return
         await self._finish(works)
 
-    async def _load(self, works: Sequence[_Work]) -> Loaded:
+    async def _load(self, works: Sequence[Work]) -> Loaded:
         wanted = Wanted()
         for work in works:
             if work.remembered is None and not isinstance(work.facts[0], StartWaiting):
@@ -249,29 +227,47 @@ class _Lane:
             )
         )
 
-    async def _prepare(self, works: Sequence[_Work], loaded: Loaded) -> list[_Work]:
-        """Give each work its batch; what concerns no run is answered and left out."""
-        known = []
+    async def _divide(self, works: list[Work], error: Exception) -> None:
+        if len(works) == 1:
+            facts = works[0].facts
+            await self._quarantine(works[0].run_id, facts, type(facts[0]).__name__, error)
+            return
+        half = len(works) // 2
+        await self._cycle(works[:half])
+        await self._cycle(works[half:])
+
+    async def _fetch(self, works: Sequence[Work], loaded: Loaded) -> Mapping[str, Graph | NotFound]:
         hashes = dict.fromkeys(row.definition for row, _ in loaded.runs.values())
         for work in works:
             fact = work.facts[0]
             if isinstance(fact, StartWaiting):
                 hashes[fact.request.graph_hash] = None
-        unknown = await self._whole.graphs.fetch(hashes)
+        return await self._whole.graphs.fetch(hashes)
+
+    def _prepare(
+        self, works: Sequence[Work], loaded: Loaded, graphs: Mapping[str, Graph | NotFound]
+    ) -> list[Work]:
+        """Give each work its batch; what concerns no run is answered and left out."""
+        known = []
         for work in works:
             fact = work.facts[0]
-            if unknown and (error := unknown.get(_graph_hash(work, loaded))) is not None:
-                for lost in work.facts:
-                    lost.call.answer(lost.slot, lost.poisoned(error))
-                continue
-            if isinstance(fact, StartWaiting):
-                self._begin(work, fact)
-            elif work.remembered is None and not self._recall(work, loaded):
-                for absent in work.facts:
-                    absent.call.answer(absent.slot, absent.absent())
-                continue
             run = work.remembered
-            assert run is not None
+            if run is None:
+                content_hash = _graph_hash(fact, loaded)
+                if content_hash is None:
+                    for absent in work.facts:
+                        absent.call.answer(absent.slot, absent.absent())
+                    continue
+                graph = graphs[content_hash]
+                if isinstance(graph, NotFound):
+                    for lost in work.facts:
+                        lost.call.answer(lost.slot, lost.poisoned(graph))
+                    continue
+                if isinstance(fact, StartWaiting):
+                    run = self._begin(work, fact, graph)
+                else:
+                    run = self._recall(loaded.runs[work.run_id], graph)
+                work.remembered = run
             if not isinstance(fact, StartWaiting):
                 work.batch = Batch(run.graph, run.row.namespace, run.snapshot, run.texts)
             work.evaluator = self._whole.evaluators(work.batch.texts, work.batch.mailbox)
@@ -282,10 +278,9 @@ class _Lane:
             known.append(work)
         return known
 
-    def _begin(self, work: _Work, fact: StartWaiting) -> None:
+    def _begin(self, work: Work, fact: StartWaiting, graph: Graph) -> Remembered:
         request = fact.request
         at = self._whole.setting.clock.now()
-        graph = self._whole.graphs[request.graph_hash]
         new_run = NewRun(
             namespace=request.namespace,
             workflow=request.workflow,
@@ -311,18 +306,17 @@ class _Lane:
             created_at=at,
             ended_at=None,
         )
-        work.remembered = Remembered(row, graph, snapshot, texts)
+        return Remembered(row, graph, snapshot, texts)
 
-    def _recall(self, work: _Work, loaded: Loaded) -> bool:
-        found = loaded.runs.get(work.run_id)
-        if found is None:
-            return False
+    def _recall(self, found: tuple[RunRow, Snapshot], graph: Graph) -> Remembered:
+        """A run as loaded. Whoever still waits for one that is over was not told: an answer of the store was lost."""
         row, snapshot = found
-        work.remembered = Remembered(row, self._whole.graphs[row.definition], snapshot, {})
-        return True
+        if row.state in FINAL_RUN_STATES and row.run_id in self._whole.watchers:
+            self._whole.watchers.tell(row.run_id, (), row)
+        return Remembered(row, graph, snapshot, {})
 
     @staticmethod
-    def _leave_quarantined(work: _Work) -> None:
+    def _leave_quarantined(work: Work) -> None:
         for fact in work.facts:
             if not fact.passes_quarantine:
                 fact.call.answer(fact.slot, None)
@@ -330,12 +324,12 @@ class _Lane:
 
     # -- decide ---------------------------------------------------------------------------------------------------
 
-    async def _decide(self, works: Sequence[_Work], loaded: Loaded) -> None:
+    async def _decide(self, works: Sequence[Work], loaded: Loaded) -> None:
         now = max(loaded.now, self._whole.setting.clock.now())
         moment = Moment(now, self._whole.setting.dice, self._whole.seats)
-        going: Sequence[_Work] = works
+        going: Sequence[Work] = works
         while going:
-            blocked: list[tuple[_Work, Needs]] = []
+            blocked: list[tuple[Work, Needs]] = []
             for work in going:
                 try:
                     needs = self._advance(work, loaded, moment)
@@ -346,7 +340,7 @@ class _Lane:
                     blocked.append((work, needs))
             going = await self._supply(blocked) if blocked else ()
 
-    def _advance(self, work: _Work, loaded: Loaded, moment: Moment) -> Needs | None:
+    def _advance(self, work: Work, loaded: Loaded, moment: Moment) -> Needs | None:
         """Decide a run's facts in turn; stops where a text is lacking."""
         batch, facts = work.batch, work.facts
         while work.position < len(facts):
@@ -382,7 +376,7 @@ class _Lane:
             work.position += 1
         return None
 
-    async def _supply(self, blocked: Sequence[tuple[_Work, Needs]]) -> Sequence[_Work]:
+    async def _supply(self, blocked: Sequence[tuple[Work, Needs]]) -> Sequence[Work]:
         """Load what the decisions lack, for all of them at once."""
         found = await self._store.load(
             LoadRequest(
@@ -415,7 +409,7 @@ class _Lane:
 
     # -- commit ---------------------------------------------------------------------------------------------------
 
-    async def _finish(self, works: Sequence[_Work]) -> None:
+    async def _finish(self, works: Sequence[Work]) -> None:
         """Commit what changed, answer what did not."""
         changed = []
         for work in works:
@@ -429,21 +423,21 @@ class _Lane:
                 fact.call.answer(fact.slot, answer)
         if not changed:
             return
-        self._assign(changed)
+        self._whole.handout.assign(changed)
         await self._commit(changed)
 
-    async def _commit(self, works: Sequence[_Work]) -> None:
-        changes = [self._change(work) for work in works]
+    async def _commit(self, works: Sequence[Work]) -> None:
+        changes = [work.batch.build(HandOut.promised(work)) for work in works]
         try:
             committed = await self._store.commit(changes, lease_us=self._whole.setting.lease_us)
         except Unavailable as error:
             for work in works:
-                self._unseat(work)
+                self._whole.handout.withdraw(work)
                 self._fail(work, error)
             return
         except Exception as error:  # noqa: BLE001 - halved until the one event that the store refuses stands alone
             if len(works) == 1:
-                self._unseat(works[0])
+                self._whole.handout.withdraw(works[0])
                 await self._poison(works[0], error)
                 return
             half = len(works) // 2
@@ -452,25 +446,17 @@ class _Lane:
             return
         self._committed(works, committed)
 
-    @staticmethod
-    def _change(work: _Work) -> Change:
-        eager = tuple(
-            EagerGrant(place=task.place, worker=seat.info.id, lease_id=lease_id)
-            for task, lease_id, seat in work.eager
-        )
-        return work.batch.build(eager)
-
-    def _committed(self, works: Sequence[_Work], committed: Committed) -> None:
+    def _committed(self, works: Sequence[Work], committed: Committed) -> None:
         whole = self._whole
         offered = False
         due_at: int | None = None
         for work in works:
             run_id, batch = work.run_id, work.batch
             if run_id in committed.losers or run_id in committed.taken:
-                self._unseat(work)
+                self._whole.handout.withdraw(work)
                 self._lose(work, committed.taken.get(run_id))
                 continue
-            granted = self._seat(work, committed) if work.eager else 0
+            granted = whole.handout.deliver(work, committed) if work.eager else 0
             if len(batch.ready) > granted or batch.releases:
                 offered = True
             moment = 0 if batch.opens_waits else batch.next_due()
@@ -489,7 +475,7 @@ class _Lane:
         if due_at is not None:
             whole.on_due(due_at)
 
-    def _lose(self, work: _Work, taken_by: RunId | None) -> None:
+    def _lose(self, work: Work, taken_by: RunId | None) -> None:
         if taken_by is not None:
             fact = work.facts[0]
             fact.call.answer(fact.slot, taken_by)
@@ -504,7 +490,7 @@ class _Lane:
             return
         self.inbox.extendleft(reversed(work.facts))
 
-    def _keep(self, work: _Work) -> None:
+    def _keep(self, work: Work) -> None:
         run = work.remembered
         assert run is not None
         if work.batch.snapshot.state in FINAL_RUN_STATES:
@@ -514,11 +500,11 @@ class _Lane:
         self.cache.keep(work.run_id, run)
 
     @staticmethod
-    def _fail(work: _Work, error: Unavailable) -> None:
+    def _fail(work: Work, error: Unavailable) -> None:
         for fact in work.facts:
             fact.call.answer(fact.slot, error)
 
-    async def _poison(self, work: _Work, error: Exception) -> None:
+    async def _poison(self, work: Work, error: Exception) -> None:
         """Narrow down what cannot be decided or written; the one event that is left puts its run in quarantine."""
         facts = work.facts
         event = work.batch.events[-1].kind if work.batch.events else type(work.event).__name__
@@ -535,95 +521,28 @@ class _Lane:
                 fact.alone = True
             self.inbox.extendleft(reversed(facts))
             return
-        fact = facts[0]
+        await self._quarantine(work.run_id, facts, event, error)
+
+    async def _quarantine(
+        self, run_id: RunId, facts: Sequence[Waiting], event: str, error: Exception
+    ) -> None:
         reason = f"{event}: {type(error).__name__}: {error}"
-        _log.error("run_quarantined", run_id=work.run_id, reason=reason, exc_info=error)
-        answer = fact.poisoned(error)
-        if not isinstance(fact, StartWaiting):
+        _log.error("run_quarantined", run_id=run_id, reason=reason, exc_info=error)
+        unavailable: Unavailable | None = None
+        if not isinstance(facts[0], StartWaiting):
             try:
-                await self._store.quarantine(work.run_id, reason)
-            except Unavailable as unavailable:
-                answer = unavailable
-        fact.call.answer(fact.slot, answer)
-
-    # -- eager hand-out -------------------------------------------------------------------------------------------
-
-    def _assign(self, works: Sequence[_Work]) -> None:
-        """Promise tasks that these changes make ready to seats: the reports' own first, then parked requests."""
-        seats = self._whole.seats
-        own: dict[Seat, None] = {}
-        for work in works:
-            for fact in work.facts:
-                seat = fact.call.seat
-                if seat is not None and seat.reserved < seat.free:
-                    own[seat] = None
-        open_seats = [*own, *sorted(seats.parked(), key=lambda seat: -seat.free)]
-        for work in works:
-            if not open_seats:
-                return
-            for task in work.batch.ready.values():
-                if task.held or PayloadKey(task.place, PayloadKind.INPUT) not in work.batch.texts:
-                    continue  # an input of before our time is read by the ordinary grant
-                for seat in open_seats:
-                    if seat.serves(task.queue, task.name):
-                        seat.reserved += 1
-                        work.eager.append((task, self._whole.setting.ids.lease_id(), seat))
-                        break
-                else:
-                    continue
-                if seat.reserved >= seat.free:
-                    open_seats.remove(seat)
-
-    def _seat(self, work: _Work, committed: Committed) -> int:
-        """Hand over the leases that stand; a refused one has its ready row."""
-        granted = 0
-        for task, lease_id, seat in work.eager:
-            if (work.run_id, task.place) not in committed.granted:
-                seat.reserved -= 1
-                continue
-            granted += 1
-            text = work.batch.texts[PayloadKey(task.place, PayloadKind.INPUT)]
-            attempt_us = _attempt_us(task, committed.now)
-            lease_us = self._whole.setting.lease_us
-            seat.leases.append(
-                Lease(
-                    run_id=work.run_id,
-                    place=task.place,
-                    lease_id=lease_id,
-                    name=task.name,
-                    queue=task.queue,
-                    attempt=task.attempt,
-                    input=text,
-                    lease_us=lease_us if attempt_us is None else min(lease_us, attempt_us),
-                    attempt_us=attempt_us,
-                    heartbeat_us=task.heartbeat_us,
-                )
-            )
-            self._whole.on_due(committed.now + seat.leases[-1].lease_us)
-            if task.heartbeat_us is not None:
-                self._whole.on_due(committed.now + task.heartbeat_us)
-        return granted
-
-    def _unseat(self, work: _Work) -> None:
-        for _, _, seat in work.eager:
-            seat.reserved -= 1
-            self._whole.seats.wake.set()
-        work.eager = []
+                await self._store.quarantine(run_id, reason)
+            except Unavailable as failed:
+                unavailable = failed
+        for fact in facts:
+            fact.call.answer(fact.slot, unavailable or fact.poisoned(error))
 
 
 class _Doubtful(Exception):
     """A refusal that rests on memory: load and decide again."""
 
 
-def _attempt_us(task: Task, now: int) -> int | None:
-    """How long an attempt that begins now may run (F7)."""
-    left = None if task.total_until is None else task.total_until - now
-    if task.timeout_us is None or left is None:
-        return task.timeout_us if left is None else left
-    return min(task.timeout_us, left)
-
-
-def _final_row(work: _Work) -> RunRow:
+def _final_row(work: Work) -> RunRow:
     run, settle = work.remembered, work.batch.settle
     assert run is not None
     assert settle is not None
@@ -637,11 +556,9 @@ def _final_row(work: _Work) -> RunRow:
     )
 
 
-def _graph_hash(work: _Work, loaded: Loaded) -> str:
-    fact = work.facts[0]
+def _graph_hash(fact: Waiting, loaded: Loaded) -> str | None:
+    """Which version a run is of; None: there is no such run."""
     if isinstance(fact, StartWaiting):
         return fact.request.graph_hash
-    if work.remembered is not None:
-        return work.remembered.row.definition
-    found = loaded.runs.get(work.run_id)
-    return "" if found is None else found[0].definition
+    found = loaded.runs.get(fact.run_id)
+    return None if found is None else found[0].definition

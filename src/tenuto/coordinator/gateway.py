@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from tenuto.coordinator.coordinator import Coordinator
 from tenuto.coordinator.seats import ALL_QUEUES, Seat, Seats
@@ -74,14 +75,10 @@ class Gateway:
     async def heartbeat(
         self, worker: WorkerId, beats: Sequence[Beat], load: Load
     ) -> Sequence[Verdict]:
+        # Recovery leaves a living worker's leases alone, so one that has run out is its own still (ADR 0007).
+        alive = self._seats.is_alive(worker)
         return await self._store.heartbeat(
-            worker,
-            beats,
-            load,
-            lease_us=self._setting.lease_us,
-            lapsed=self._seats.is_alive(
-                worker
-            ),  # recovery leaves its leases alone, so they are its own still
+            worker, beats, load, lease_us=self._setting.lease_us, lapsed=alive
         )
 
     async def report(self, worker: WorkerId, reports: Sequence[Report], want: int) -> Answer:
@@ -126,7 +123,8 @@ class Gateway:
                     self._refuse(error)
                     wake.set()
                     await pause(stopping, self._backoff.next_us())
-            await self._serve()
+            with suppress(Unavailable):  # what cannot be given back is found abandoned
+                await self._give_back()
 
     async def _wake_at(self, stopping: asyncio.Event) -> None:
         await stopping.wait()

@@ -26,30 +26,28 @@ class Graphs:
         self._graphs: OrderedDict[str, Graph] = OrderedDict()
         self.queues: tuple[str, ...] = ()
 
-    def __getitem__(self, content_hash: str) -> Graph:
-        """A graph that `fetch` or `put` brought in."""
-        graph = self._graphs[content_hash]
-        self._graphs.move_to_end(content_hash)
-        return graph
-
     def put(self, content_hash: str, graph: Graph) -> None:
         """Remember a graph."""
         self._graphs[content_hash] = graph
+        self._graphs.move_to_end(content_hash)
         named = {n.detail.queue for n in graph.definition.nodes if isinstance(n.detail, Work)}
         if not named <= set(self.queues):
             self.queues = tuple(sorted(named | set(self.queues)))
         while len(self._graphs) > GRAPHS_MAX:
             self._graphs.popitem(last=False)
 
-    async def fetch(self, hashes: Iterable[str]) -> Mapping[str, NotFound]:
-        """Read the graphs that are not remembered. Returns those that do not exist. Raises Unavailable."""
-        unknown = {}
+    async def fetch(self, hashes: Iterable[str]) -> Mapping[str, Graph | NotFound]:
+        """All of these, however many, or why there is none. Reads what is not remembered. Raises Unavailable."""
+        found: dict[str, Graph | NotFound] = {}
         for content_hash in hashes:
-            if content_hash not in self._graphs:
+            graph = self._graphs.get(content_hash)
+            if graph is None:
                 try:
                     row = await self._reads.get_definition(content_hash)
                 except NotFound as error:
-                    unknown[content_hash] = error
+                    found[content_hash] = error
                     continue
-                self.put(content_hash, decode_graph(row.graph))
-        return unknown
+                graph = decode_graph(row.graph)
+            self.put(content_hash, graph)
+            found[content_hash] = graph
+        return found

@@ -29,6 +29,7 @@ class Recovery:
 
     Attributes:
         holds: whether a worker of this process still works under a lease; one that it does not know is nobody's.
+        doubts: whether the last `sift` left out something that nobody holds: to be looked at again soon.
     """
 
     def __init__(self, store: Store, seats: Seats, setting: Setting) -> None:
@@ -38,6 +39,7 @@ class Recovery:
         self._seats = seats
         self._focus = setting.focus
         self._unheld: set[LeaseId] = set()
+        self.doubts = False
 
     async def sweep(self) -> int:
         """End every lease of a worker that this process does not know. Returns how many. Raises Unavailable."""
@@ -66,7 +68,9 @@ class Recovery:
         granted just before the sleep, it may still be on its way.
         """
         before, self._unheld = self._unheld, set()
-        return [task for task in tasks if self._is_over(task, before)]
+        over = [task for task in tasks if self._is_over(task, before)]
+        self.doubts = not self._unheld <= before
+        return over
 
     def _is_over(self, task: DueTask, before: set[LeaseId]) -> bool:
         lease = task.lease

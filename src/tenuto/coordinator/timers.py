@@ -24,6 +24,8 @@ DUE_MAX = 500
 POLL_US = 200_000
 PULSE_US = 1_000_000
 """At least so often all moments are read anew, and waiting tasks are offered: a lost hint costs time, not work."""
+LOOK_AGAIN_US = 50_000
+"""Much longer than a lease takes to reach its worker within this process."""
 _NEVER = 1 << 62
 
 
@@ -96,6 +98,8 @@ class Timers:
 
     async def _submit(self, due: Due) -> bool:
         tasks = self._recovery.sift(due.tasks)
+        if self._recovery.doubts:
+            self.hint(due.now + LOOK_AGAIN_US)
         call = Call(len(tasks) + len(due.timers) + len(due.matches))
         facts: list[Waiting] = []
         for task in tasks:

@@ -348,8 +348,8 @@ class MatchWaiting(Waiting):
 
     def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled:
         wait = self.match.wait
-        if wait.place not in batch.waits:
-            return Settled(False)
+        if wait.place not in batch.waits or self.alone:
+            return Settled(False)  # one that lost often may be gone: the matching loop looks anew
         return EventReceived(
             at=max(moment.now, batch.snapshot.at),
             place=wait.place,

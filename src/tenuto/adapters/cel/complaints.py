@@ -61,6 +61,7 @@ _EXPECTED = re.compile(r"expecting '(.{1,2})'\Z|missing '(.)' at")
 _UNEXPECTED = re.compile(
     r"(?:extraneous input|mismatched input|no viable alternative at input) '(.*?)'"
 )
+_MAP_KEY = re.compile(r"Unsupported map key type: (\w+)")
 _LACKING = re.compile(r"No matching overloads found : (?:\((\S+)\)\.)?([^(]+)(?:\((.*)\))?")
 
 
@@ -72,6 +73,9 @@ def parse_error(text: str, complaint: str) -> ParseError:
         return ParseError(0, "the expression is nested too deeply: at most 32 levels")
     if "codepoint limit" in complaint:
         return ParseError(0, "the expression is longer than 100,000 characters")
+    if key := _MAP_KEY.search(complaint):
+        kind = key[1].lower().removesuffix("_type")
+        return ParseError(0, f"a map has keys of type {kind}: keys are strings")
     faults = [(_offset(text, int(m[1]), int(m[2])), m[3]) for m in _ERROR.finditer(complaint)]
     if not faults:
         return ParseError(0, _STATUS.sub("", complaint).splitlines()[0])

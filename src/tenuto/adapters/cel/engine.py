@@ -72,11 +72,11 @@ def run(compiled: Compiled, names: Mapping[str, object]) -> object | Raised:
 def _compile(text: str) -> Compiled | Uncompiled:
     try:
         expression = _environment().compile(text)
+        name = expression.return_type().name()  # raises for a map with keys that no map can have
     except RuntimeError as error:
         return Uncompiled(str(error))
     except TypeError:
         return Uncompiled("the expression holds a lone surrogate (broken Unicode)")
-    name = expression.return_type().name()
     result = name.partition("<")[0].lower().removesuffix("_type")
     return Compiled(expression, result, expression.serialize())
 

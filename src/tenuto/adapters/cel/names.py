@@ -19,6 +19,7 @@ LATER_NODE_FIELDS = frozenset({"callback_key", "entered_at", "failures", "items"
 _CHOICES = frozenset({"_?_:_", "_&&_", "_||_"})
 _GUARDS = frozenset({"orValue", "or", "hasValue", "optMap", "optFlatMap"})
 _ITERATION = "iteration"
+_ROOTS = frozenset(Root)
 
 Step = str | int
 
@@ -125,7 +126,8 @@ class _Walk:
     def visit(self, node: Node, bound: frozenset[str], guards: _Guards) -> None:
         chain = _chain(node)
         if chain is not None:
-            if chain.name.name not in bound:
+            # What passed the check and is neither a variable nor a root is a type, such as `int`.
+            if chain.name.name not in bound and chain.name.name in _ROOTS:
                 self._add(chain, guards)
             return
         match node:

@@ -49,6 +49,9 @@ from tenuto.ports.store import (
     Pulse,
 )
 
+QUEUES_MAX = 100
+"""Of one grant's statement; a worker that serves more has several. SQLite takes 500 parts in a compound SELECT."""
+
 
 class SqlStore:
     """`ports.store.Store` over any SqlEngine."""
@@ -157,18 +160,22 @@ class SqlStore:
         if not (limit and request.queues and request.names):
             return ()
         queues = tuple(dict.fromkeys(request.queues))
-        find: Step = (
-            self._grant_text(len(queues)),
-            (pack(request.names), _focus(request.runs), limit, *queues),
-        )
+        common = (pack(request.names), _focus(request.runs), limit)
+        finds: list[Step] = [
+            (self._grant_text(len(some)), (*common, *some))
+            for some in (queues[n : n + QUEUES_MAX] for n in range(0, len(queues), QUEUES_MAX))
+        ]
 
         def job() -> Steps[Sequence[Granted]]:
-            row = yield (find,)
-            assert row is not None
-            now = row[0]
-            found = sorted(unpack(row[1]), key=lambda r: (-r[5], r[18], r[0], r[1]))
+            found = []
+            for find in finds:
+                row = yield (find,)
+                assert row is not None
+                now = row[0]
+                found += unpack(row[1])
             if not found:
                 return ()
+            found.sort(key=lambda r: (-r[5], r[18], r[0], r[1]))
             granted = []
             leases: list[list[object]] = []
             for r, lease_id in zip(found, request.lease_ids, strict=False):

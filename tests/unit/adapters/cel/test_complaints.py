@@ -44,6 +44,9 @@ def error_of(text: str) -> ParseError:
         ("1" + " + 1" * 40, 0, "nested too deeply: at most 32 levels"),
         ("x" * 100_001, 0, "longer than 100,000 characters"),
         ("'\ud800'", 0, "lone surrogate"),
+        ("{1.5: 2}", 0, "a map has keys of type double: keys are strings"),
+        ("{null: 2}", 0, "a map has keys of type null: keys are strings"),
+        ("{[1]: 2}", 0, "a map has keys of type list: keys are strings"),
     ],
 )
 def test_a_bad_text_is_explained_at_its_place(text: str, offset: int, message: str) -> None:

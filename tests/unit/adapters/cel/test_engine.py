@@ -159,6 +159,7 @@ def test_a_failure_is_a_value_not_an_exception(text: str) -> None:
         "1 = 2",
         "\0",
         "'\ud800'",
+        "{1.5: 2}",
     ],
 )
 def test_what_is_no_expression_is_a_value_too(text: str) -> None:

@@ -86,6 +86,9 @@ def said(text: str) -> list[str]:
         ),
         ("nodes.c.output.n > 2 ? iteration : 0", ["0 nodes/c/output !", "23 iteration// !"]),
         ("nodes.a.output.x > 1 && input.y", ["0 nodes/a/output !", "24 input// !"]),
+        ("int", []),
+        ("type(input.x) == int", ["5 input// !"]),
+        ("type(input.x) == google.protobuf.Timestamp", ["5 input// !"]),
     ],
 )
 def test_reads_are_found_with_place_and_guard(text: str, reads: list[str]) -> None:

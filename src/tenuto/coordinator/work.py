@@ -1,0 +1,48 @@
+"""The facts of one run on their way through one cycle of a lane. Data only: the lane does all that happens to it."""
+
+from __future__ import annotations
+
+from tenuto.coordinator.batch import Batch
+from tenuto.coordinator.cache import Remembered
+from tenuto.coordinator.seats import Seat
+from tenuto.coordinator.waiting import Waiting
+from tenuto.machine.events import Event
+from tenuto.machine.snapshot import Task
+from tenuto.model.expressions import Evaluator
+from tenuto.model.ids import LeaseId, RunId
+
+
+class Work:
+    """One run within one cycle.
+
+    Attributes:
+        fresh: nothing was remembered of the run: all that is known was loaded in this cycle.
+        position: how many facts are decided; `event` is that of the next one, once it is known.
+        answers: what to tell after the commit.
+        eager: tasks promised to seats: (task, its lease, the seat).
+    """
+
+    __slots__ = (
+        "answers",
+        "batch",
+        "eager",
+        "evaluator",
+        "event",
+        "facts",
+        "fresh",
+        "position",
+        "remembered",
+        "run_id",
+    )
+
+    def __init__(self, run_id: RunId, facts: list[Waiting], remembered: Remembered | None) -> None:
+        self.run_id = run_id
+        self.facts = facts
+        self.remembered = remembered
+        self.fresh = remembered is None
+        self.position = 0
+        self.event: Event | None = None
+        self.answers: list[tuple[Waiting, object]] = []
+        self.eager: list[tuple[Task, LeaseId, Seat]] = []
+        self.batch: Batch
+        self.evaluator: Evaluator

@@ -1,0 +1,110 @@
+"""An engine's start and stop, from any thread. What it does in between: tests/integration/test_engine."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenuto.adapters.sqlite.engine import open_engine
+from tenuto.app import embedded
+from tenuto.app.embedded import Engine
+from tenuto.model.errors import Conflict, Unavailable
+from tenuto.worker.registry import Registry
+
+
+def test_stopping_twice_or_before_the_start_does_nothing() -> None:
+    engine = Engine(":memory:")
+    engine.stop()
+    engine.start()
+    assert engine.call(asyncio.sleep(0, "up")).result() == "up"
+
+    engine.stop()
+    engine.stop()
+
+
+def test_two_engines_of_one_process_do_not_share_a_file(tmp_path: Path) -> None:
+    first, second = Engine(tmp_path / "t.db"), Engine(tmp_path / "t.db")
+    first.start()
+    with pytest.raises(Conflict, match="in use"):
+        second.start()
+    with pytest.raises(Unavailable, match="does not run"):
+        second.call(asyncio.sleep(0))
+
+    assert first.call(asyncio.sleep(0, "up")).result() == "up"
+    first.stop()
+
+
+class Opening:
+    """`open_engine`, held up by the test."""
+
+    def __init__(self, during: Callable[[], None]) -> None:
+        self.real, self.during = open_engine, during
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        self.during()
+        return self.real(*args, **options)
+
+
+def test_an_engine_that_is_told_to_stop_while_it_starts_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening, told = threading.Event(), threading.Event()
+
+    def during() -> None:
+        opening.set()
+        told.wait()
+
+    monkeypatch.setattr(embedded, "open_engine", Opening(during))
+    engine = Engine(tmp_path / "t.db", registry=Registry())
+    starting = threading.Thread(target=engine.start)
+    starting.start()
+    opening.wait()
+    stopping = threading.Thread(target=engine.stop)
+    stopping.start()
+    while not engine._told:
+        time.sleep(0.001)
+    told.set()
+    stopping.join()
+    starting.join()
+
+    with pytest.raises(Unavailable, match="it was stopped"):
+        engine.call(asyncio.sleep(0))
+    Engine(tmp_path / "u.db")  # the file is free again:
+    monkeypatch.undo()
+    again = Engine(tmp_path / "t.db")
+    again.start()
+    again.stop()
+
+
+def test_an_interrupt_while_an_engine_starts_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main, told = threading.get_ident(), threading.Event()
+
+    def during() -> None:
+        signal.pthread_kill(main, signal.SIGINT)
+        told.wait()
+
+    monkeypatch.setattr(embedded, "open_engine", Opening(during))
+    engine = Engine(tmp_path / "t.db", registry=Registry())
+    stop = engine.stop
+
+    def stopped(**options: Any) -> None:
+        told.set()
+        stop(**options)
+
+    monkeypatch.setattr(engine, "stop", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        engine.start()
+
+    monkeypatch.undo()
+    again = Engine(tmp_path / "t.db")
+    again.start()
+    again.stop()

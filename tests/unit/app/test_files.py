@@ -1,0 +1,47 @@
+"""A database file without an engine."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tenuto.app.embedded import Engine
+from tenuto.app.files import post_message, read_only
+from tenuto.model.errors import InvalidInput, NotFound
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file that an engine has made."""
+    engine = Engine(tmp_path / "t.db")
+    engine.start()
+    engine.stop()
+    return tmp_path / "t.db"
+
+
+def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    path = tmp_path / "none.db"
+    with pytest.raises(NotFound), read_only(path):
+        pass
+    with pytest.raises(NotFound):
+        post_message(path, event="e", key="k", payload="1")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_read_without_an_engine(path: Path) -> None:
+    with read_only(path) as opened:
+        assert asyncio.run(opened.reads.count_runs("default")) == {}
+
+
+def test_a_message_is_put_into_the_file_once_for_each_event_id(path: Path) -> None:
+    assert post_message(path, event="e", key="k", payload="1", event_id="x")
+    assert not post_message(path, event="e", key="k", payload="2", event_id="x")
+    assert post_message(path, event="e", key="k", payload="3")
+
+
+def test_a_message_beyond_its_bounds_is_refused(path: Path) -> None:
+    with pytest.raises(InvalidInput, match="is empty"):
+        post_message(path, event="", key="k", payload="1")

@@ -1,0 +1,69 @@
+"""Who watches a run is told of its events and its end, once, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenuto.coordinator.watch import Watchers
+from tenuto.model.errors import Unavailable
+from tenuto.model.ids import Place, RunId
+from tenuto.ports.store import EventRow, RunRow
+
+RUN = RunId("run")
+EVENT = EventRow(seq=1, at=1, kind="RunStarted", place=Place(""), data="{}")
+FINAL = RunRow(
+    run_id=RUN,
+    namespace="default",
+    workflow="w",
+    version=1,
+    definition="hash",
+    key=None,
+    state="success",
+    paused=False,
+    created_at=1,
+    ended_at=2,
+)
+
+
+async def test_the_end_is_told_to_all_who_wait_and_to_nobody_twice() -> None:
+    watchers = Watchers()
+    one, two, gone = (watchers.expect_end(RUN) for _ in range(3))
+    gone.cancel()
+    watchers.tell(RUN, (), FINAL)
+    watchers.tell(RUN, (), FINAL)
+
+    assert (one.result(), two.result()) == (FINAL, FINAL)
+    assert RUN not in watchers
+
+
+async def test_who_gives_up_is_forgotten() -> None:
+    watchers = Watchers()
+    future, follower = watchers.expect_end(RUN), watchers.follow(RUN)
+    watchers.forget(RUN, future)
+    watchers.forget(RUN, future)
+    assert RUN in watchers
+    watchers.unfollow(RUN, follower)
+    watchers.unfollow(RUN, follower)
+
+    assert RUN not in watchers
+
+
+async def test_a_follower_gets_events_in_order_and_then_the_end() -> None:
+    watchers = Watchers()
+    follower = watchers.follow(RUN)
+    watchers.tell(RUN, [EVENT], None)
+    assert (list(follower.events), follower.closed) == ([EVENT], False)
+    watchers.tell(RUN, [EVENT], FINAL)
+
+    assert (list(follower.events), follower.closed) == ([EVENT, EVENT], True)
+    assert follower.wake.is_set()
+
+
+async def test_when_the_engine_ends_nobody_waits_in_vain() -> None:
+    watchers = Watchers()
+    future, follower = watchers.expect_end(RUN), watchers.follow(RUN)
+    watchers.fail(Unavailable("it ended"))
+
+    with pytest.raises(Unavailable, match="it ended"):
+        future.result()
+    assert (follower.closed, follower.wake.is_set()) == (True, True)
