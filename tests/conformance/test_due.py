@@ -106,7 +106,7 @@ async def test_the_lease_of_a_cancelled_task_is_never_due(store: Store, clock: T
 
     assert await due_places(store) == []
     assert (await store.pulse(None)).tasks_at is None
-    assert await store.abandoned(limit=10, alive=()) == ()
+    assert await store.abandoned(limit=10, alive=(), runs=None) == ()
 
 
 async def test_a_paused_run_does_not_wait_for_a_worker(store: Store, clock: TurnedClock) -> None:
@@ -162,7 +162,7 @@ async def test_a_quarantined_run_is_left_alone(store: Store, clock: TurnedClock)
     due, pulse = await store.due(limit=10, runs=None), await store.pulse(None)
     assert (due.tasks, due.timers) == ((), ())
     assert (pulse.tasks_at, pulse.timers_at) == (None, None)
-    assert await store.abandoned(limit=10, alive=()) == ()
+    assert await store.abandoned(limit=10, alive=(), runs=None) == ()
 
     await store.quarantine(leased.run_id, None)
     assert await due_places(store) == [("a", None)]
@@ -208,11 +208,14 @@ async def test_leases_of_workers_that_are_not_alive_are_abandoned(store: Store) 
     await store.grant(a_request("2", worker=WorkerId("worker-2")))
     await commit(store, a_start(new_run_id(), a_task(queue_timeout_us=1, queue_until=START)))
 
-    lost = await store.abandoned(limit=10, alive=[WorkerId("worker-2")])
+    lost = await store.abandoned(limit=10, alive=[WorkerId("worker-2")], runs=None)
 
     assert [(task.run_id, task.deadline) for task in lost] == [(leased.run_id, None)]
-    assert len(await store.abandoned(limit=10, alive=[])) == 2
-    assert len(await store.abandoned(limit=1, alive=[])) == 1
+    assert len(await store.abandoned(limit=10, alive=[], runs=None)) == 2
+    assert len(await store.abandoned(limit=1, alive=[], runs=None)) == 1
+    only = await store.abandoned(limit=1, alive=[], runs=(leased.run_id,))
+    assert [task.run_id for task in only] == [leased.run_id]
+    assert await store.abandoned(limit=1, alive=[], runs=(new_run_id(),)) == ()
 
 
 async def test_a_settled_run_has_nothing_due(store: Store, clock: TurnedClock) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -440,6 +441,47 @@ def test_leases_of_a_dead_process_are_over_when_the_next_engine_starts(tmp_path:
         assert run.state == "success"
         assert expired.kind == "LeaseExpired"
         assert expired.at < run.created_at + lost.lease_us
+
+
+def test_an_attempt_whose_worker_died_is_lost_even_if_its_timeout_has_passed(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    text = "name: t\nnodes:\n  a: {type: task, task: step, timeout: 20ms}\n"
+
+    async def die_with_a_lease() -> RunId:
+        async with house(path) as h:
+            hand = await h.hire(["step"])
+            [run_id] = await h.begin(graph_of(text))
+            assert len(await hand.lease()) == 1
+            return run_id
+
+    run_id = asyncio.run(die_with_a_lease())
+    time.sleep(0.05)  # the attempt's timeout passes while no engine runs
+    with engine_with(step, path=path) as driver:
+        run = driver.end(run_id)
+
+        assert run.state == "success"
+        assert driver.kinds(run_id) == ["RunStarted", "LeaseExpired", "AttemptSucceeded"]
+
+
+def test_an_engine_offers_a_task_again_whose_input_it_has_never_seen(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    text = """
+name: t
+nodes:
+  a: {type: task, task: step, retry: {max_attempts: 2, initial: 20ms, jitter: none}}
+"""
+
+    async def fail_once() -> RunId:
+        async with house(path) as h:
+            hand = await h.hire(["step"])
+            [run_id] = await h.begin(graph_of(text))
+            [lease] = await hand.lease()
+            await hand.fail(lease)
+            return run_id
+
+    run_id = asyncio.run(fail_once())
+    with engine_with(step, path=path) as driver:
+        assert driver.end(run_id).state == "success"
 
 
 def test_runs_of_an_earlier_engine_go_on(tmp_path: Path) -> None:

@@ -45,11 +45,12 @@ class Recovery:
         """End every lease of a worker that this process does not know. Returns how many. Raises Unavailable."""
         ended = 0
         while True:
-            found = await self._store.abandoned(limit=ABANDONED_MAX, alive=self._seats.alive())
-            wanted = [task for task in found if task.run_id in self._focus]
-            call = Call(len(wanted))
+            found = await self._store.abandoned(
+                limit=ABANDONED_MAX, alive=self._seats.alive(), runs=self._focus.runs()
+            )
+            call = Call(len(found))
             self.coordinator.submit(
-                DueWaiting(task, call, slot, dead=True) for slot, task in enumerate(wanted)
+                DueWaiting(task, call, slot, dead=True) for slot, task in enumerate(found)
             )
             await call.done
             moved = sum(answer is True for answer in call.answers)
@@ -85,4 +86,5 @@ class Recovery:
 
     def fact(self, task: DueTask, call: Call, slot: int) -> DueWaiting:
         """What to decide about it."""
-        return DueWaiting(task, call, slot)
+        dead = task.lease is not None and not self._seats.is_alive(task.lease.worker)
+        return DueWaiting(task, call, slot, dead=dead)

@@ -224,7 +224,8 @@ class ReportWaiting(_AboutTask):
 
 
 class DueWaiting(_AboutTask):
-    """A lease or a deadline that is over. `dead`: the worker is known to be gone, whatever the lease says.
+    """A lease or a deadline that is over. `dead`: the worker is known to be gone, so the lease is lost, whatever the
+    lease and the deadlines of its attempt say (ADR 0006).
 
     Its answer, like those of timers and matches: whether it moved the run.
     """
@@ -253,7 +254,7 @@ class DueWaiting(_AboutTask):
         ):
             return Settled(False)
         at = max(moment.now, batch.snapshot.at)
-        if due.deadline is None:
+        if due.deadline is None or (self.dead and lease is not None):
             if lease is None or (lease.lease_until > loaded.now and not self.dead):
                 return Settled(False)
             return LeaseExpired(

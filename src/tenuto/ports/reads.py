@@ -24,6 +24,15 @@ class RunFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """An address that open waits wait for, and how many of them there are."""
+
+    event: str
+    key: str
+    waits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRow:
     """A worker as last heard of."""
 
@@ -87,6 +96,10 @@ class Reads(Protocol):
         ...
 
     async def list_workers(self) -> Sequence[WorkerRow]: ...
+
+    async def list_awaited(self, namespace: str, event: str | None = None) -> Sequence[Awaited]:
+        """What open waits wait for, of one event or of all; at most 1,000 addresses."""
+        ...
 
     async def count_runs(self, namespace: str) -> Mapping[str, int]:
         """State -> how many."""

@@ -350,7 +350,9 @@ class Store(Protocol):
 
     async def due(self, *, limit: int, runs: tuple[RunId, ...] | None) -> Due: ...
 
-    async def abandoned(self, *, limit: int, alive: Sequence[WorkerId]) -> Sequence[DueTask]:
+    async def abandoned(
+        self, *, limit: int, alive: Sequence[WorkerId], runs: tuple[RunId, ...] | None
+    ) -> Sequence[DueTask]:
         """Live leases of workers that are not among `alive`: after a restart all others are known dead."""
         ...
 

@@ -24,7 +24,7 @@ from tenuto.adapters.sql.rows import (
 from tenuto.model.errors import NotFound
 from tenuto.model.ids import Place, RunId
 from tenuto.model.payload import PayloadKey, PayloadKind
-from tenuto.ports.reads import RunDetail, RunFilter, WorkerRow
+from tenuto.ports.reads import Awaited, RunDetail, RunFilter, WorkerRow
 from tenuto.ports.store import DefinitionRow, EventRow, PayloadRow, RunRow
 
 
@@ -129,6 +129,10 @@ class SqlReads:
             )
             for r in sorted(await self._rows("WORKERS"))
         )
+
+    async def list_awaited(self, namespace: str, event: str | None = None) -> Sequence[Awaited]:
+        rows = await self._rows("AWAITED", namespace, event)
+        return tuple(Awaited(event=r[0], key=r[1], waits=r[2]) for r in sorted(rows))
 
     async def count_runs(self, namespace: str) -> Mapping[str, int]:
         return {r[0]: r[1] for r in sorted(await self._rows("COUNTS", namespace))}

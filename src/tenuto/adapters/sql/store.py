@@ -127,8 +127,10 @@ class SqlStore:
 
         return await self._engine.read(job)
 
-    async def abandoned(self, *, limit: int, alive: Sequence[WorkerId]) -> Sequence[DueTask]:
-        step: Step = (self._text["ABANDONED"], (pack(list(alive)), limit))
+    async def abandoned(
+        self, *, limit: int, alive: Sequence[WorkerId], runs: tuple[RunId, ...] | None
+    ) -> Sequence[DueTask]:
+        step: Step = (self._text["ABANDONED"], (pack(list(alive)), limit, _focus(runs)))
 
         def job() -> Steps[Sequence[DueTask]]:
             row = yield (step,)

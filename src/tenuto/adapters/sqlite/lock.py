@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from tenuto.model.errors import Conflict, Unavailable
+
+_TRIES = 3
+_PAUSE_S = 0.02
+"""Who only asks for the holder has the lock for some microseconds; that is no engine."""
 
 
 class FileLock:
@@ -32,9 +37,9 @@ class FileLock:
                 " make the directory writable"
             ) from error
         try:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(self.fd)
         except BlockingIOError:
-            holder = os.pread(self.fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            holder = _named(self.fd)
             os.close(self.fd)
             raise Conflict(
                 f"{database} is in use by another engine (pid {holder});"
@@ -56,3 +61,39 @@ class FileLock:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+def holder(database: Path) -> str | None:
+    """The process id of the engine that has a file open, `unknown` where it could not be noted, None where none has.
+
+    Raises:
+        Unavailable: the lock file cannot be read.
+    """
+    try:
+        fd = os.open(database.with_name(database.name + ".lock"), os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unavailable(f"{database}: its lock cannot be read: {error.strerror}") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _named(fd)
+    finally:
+        os.close(fd)
+    return None
+
+
+def _take(fd: int) -> None:
+    for _ in range(_TRIES - 1):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
+        else:
+            return
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _named(fd: int) -> str:
+    return os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"

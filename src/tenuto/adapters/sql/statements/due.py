@@ -82,7 +82,7 @@ SELECT
   )
 """
 
-# Live leases of workers that are not among $1, at most $2; `tasks_due` holds every live lease.
+# Live leases of workers that are not among $1, at most $2, of the runs $3 or of all; `tasks_due` holds every live lease.
 ABANDONED = """
 SELECT {pack}
   d.run_id, d.place, d.attempt, d.lease_id, d.worker, d.leased_at, d.lease_until,
@@ -92,6 +92,7 @@ FROM (
   SELECT * FROM tasks AS t
   WHERE t.due_at IS NOT NULL AND t.lease_id IS NOT NULL
     AND t.worker NOT IN (SELECT w.value FROM {each_1} AS w)
+    AND ($3 IS NULL OR t.run_id IN (SELECT w.value FROM {each_3} AS w))
     AND NOT EXISTS (
       SELECT 1 FROM run_states AS s
       WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL

@@ -109,6 +109,18 @@ SELECT {pack}
 FROM (SELECT * FROM workers ORDER BY id) AS k
 """
 
+# Index `waits_by_address`. $2 event or null.
+AWAITED = """
+SELECT {pack}a.event, a.key, a.many{packed}
+FROM (
+  SELECT event, key, count(*) AS many FROM waits
+  WHERE namespace = $1 AND ($2 IS NULL OR event = $2)
+  GROUP BY event, key
+  ORDER BY event, key
+  LIMIT 1000
+) AS a
+"""
+
 # Index `runs_by_state`.
 COUNTS = """
 SELECT {pack}c.state, c.many{packed}
