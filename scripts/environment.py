@@ -46,6 +46,15 @@ def fingerprint(version: str) -> str:
     return digest.hexdigest()
 
 
+def pinned_names(text: str) -> list[str]:
+    """The packages that a requirements file pins."""
+    return [
+        line.partition("==")[0]
+        for line in text.splitlines()
+        if "==" in line[:80] and line[0] not in " #"
+    ]
+
+
 def prepare(home: Path, python: Path | str) -> bool:
     """Bring the environment at `home` up to date, with `python` if it has to be made anew.
 
@@ -59,6 +68,7 @@ def prepare(home: Path, python: Path | str) -> bool:
     if version is None:
         if home.exists():
             shutil.rmtree(home)
+        print(f"setup: making {home.name} with Python {sys.version.split()[0]}", flush=True)
         subprocess.run([python, "-m", "venv", home], check=True)
         version = version_of(python_of(home))
     stamp = home / STAMP
@@ -66,6 +76,8 @@ def prepare(home: Path, python: Path | str) -> bool:
     if stamp.exists() and stamp.read_text() == wanted:
         return False
     stamp.unlink(missing_ok=True)
+    count = len(pinned_names(REQUIREMENTS.read_text()))
+    print(f"setup: installing {count} packages; the first time takes a minute or so", flush=True)
     pip = [str(python_of(home)), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     # Wheels only: a package that would have to be compiled here is said at once, by name.
     pinned = ["--require-hashes", "--only-binary", ":all:", "--requirement", str(REQUIREMENTS)]

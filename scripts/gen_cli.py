@@ -42,11 +42,25 @@ run on is printed. Twice: at once. Nothing that was stored is lost either way.
 TAIL = """
 ## What `run FILE -o json` and `run show -o json` print
 
-`{run_id, workflow, version, state, key, created_at, ended_at, lasted_us, output, error, quarantine, nodes, timeline}`.
-A node is `{id, type, state, attempts, iteration, waits_for, error}`; `state` is its status, or for an active one
-`running`, `ready`, `retry` or `waiting`. A step of the timeline is `{place, node, what, attempt, result, code, worker,
-start_us, duration_us}`, `what` being `attempt`, `wait`, `event` or `run`. With `-o jsonl` each step is a line as it
-ends, and the last line is the whole.
+`{run_id, workflow, version, state, key, created_at, ended_at, lasted_us, output, error, quarantine, go_on, nodes,
+timeline}`; `go_on` is the command that carries an unfinished run on, where no engine has the file open. A node is
+`{id, type, state, attempts, iteration, waits_for, command, took, error}`; `state` is its status, or for an active one
+`running`, `ready`, `retry` or `waiting`, and `interrupted` for an attempt whose engine is gone; `command` ends its
+wait, and `took` lists where a condition led. A step of the timeline is `{place, node, what, attempt, result, code,
+message, worker, start_us, duration_us}`, `what` being `attempt`, `wait`, `event` or `run`. With `-o jsonl` each step is
+a line as it ends, and the last line is the whole.
+
+## Which runs go on
+
+One engine at a time has a database file open. `tenuto run FILE` is one, and it drives the run that it started, or that
+`--carry-on ID` names, and no other; it has the tasks of one app, so a definition that names others is refused before
+anything starts. Unfinished runs that nobody drives lose nothing and wait: `tenuto run show ID` says so, with the
+command that carries the run on. A run keeps the version of the definition with which it began; to use a mended file,
+cancel the run and start another.
+
+Tables show the last eight characters of a run's id, which is enough for every command; `-o json` has all of it.
+An event that nobody waits for is kept for seven days, for the first wait with its name and key; each event ends one
+wait.
 """
 
 

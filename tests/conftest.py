@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 # may stall for any length, and that says nothing about the code.
 _SHARED = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 
-settings.register_profile("house", parent=_SHARED, max_examples=100)
+settings.register_profile("house", parent=_SHARED, max_examples=300)
 settings.register_profile("quick", parent=_SHARED, max_examples=20)
 settings.register_profile("deep", parent=_SHARED, max_examples=5_000)
 settings.load_profile("house")

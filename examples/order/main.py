@@ -34,7 +34,8 @@ def main() -> int:
         database = str(Path(folder) / "order.db")
         with payment_service(wanted.seed) as payments:
             print(
-                f"The payment service listens at {payments}; the first try of each payment fails.\n"
+                f"The payment service listens at {payments}; the first try of each payment fails.\n",
+                flush=True,
             )
             code = run_order(database, payments, wanted.amount)
             effects = read_journal(payments)

@@ -10,19 +10,47 @@ from typing import TYPE_CHECKING
 from tenuto.model.version import VERSION as __version__  # noqa: N811 - a dunder by convention
 
 if TYPE_CHECKING:
+    from tenuto.model.errors import (
+        Conflict,
+        InvalidDefinition,
+        InvalidInput,
+        NotFound,
+        TenutoError,
+        Unavailable,
+    )
     from tenuto.sdk.failures import RunFailed
     from tenuto.sdk.tenuto import Run, Tenuto
     from tenuto.worker.context import Context, current
     from tenuto.worker.registry import TaskError
 
-__all__ = ["Context", "Run", "RunFailed", "TaskError", "Tenuto", "__version__", "current"]
+__all__ = [
+    "Conflict",
+    "Context",
+    "InvalidDefinition",
+    "InvalidInput",
+    "NotFound",
+    "Run",
+    "RunFailed",
+    "TaskError",
+    "Tenuto",
+    "TenutoError",
+    "Unavailable",
+    "__version__",
+    "current",
+]
 
 _HOMES = {
+    "Conflict": "tenuto.model.errors",
     "Context": "tenuto.worker.context",
+    "InvalidDefinition": "tenuto.model.errors",
+    "InvalidInput": "tenuto.model.errors",
+    "NotFound": "tenuto.model.errors",
     "Run": "tenuto.sdk.tenuto",
     "RunFailed": "tenuto.sdk.failures",
     "TaskError": "tenuto.worker.registry",
     "Tenuto": "tenuto.sdk.tenuto",
+    "TenutoError": "tenuto.model.errors",
+    "Unavailable": "tenuto.model.errors",
     "current": "tenuto.worker.context",
 }
 
@@ -35,3 +63,8 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not, for completion."""
+    return sorted(__all__)

@@ -93,7 +93,12 @@ def _sqlite_path(rest: str) -> str:
 def _file(text: str) -> Database:
     if text in (MEMORY, ""):
         return Database(None)
-    path = Path(text).expanduser()
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:  # `~name` of a user who is not there
+        raise InvalidInput(
+            f"{text} names the home of an unknown user; write the path itself", path="database"
+        ) from None
     if path.is_dir():
         raise InvalidInput(
             f"{text} is a directory; name a file in it, such as {path / 'tenuto.db'}",

@@ -21,6 +21,22 @@ TABLE: list[tuple[str, list[str], int, str]] = [
     ("missing file, nothing near", ["run", "zzz.yaml"], NOT_FOUND, "error: no file 'zzz.yaml'"),
     ("a word that is neither", ["run", "lst"], USAGE,
      "error: 'lst' is no .yaml, .yml or .json file; did you mean `tenuto run list`?"),
+    ("an empty word", ["run", ""], USAGE,
+     "error: FILE is empty; name a .yaml, .yml or .json file"),
+    ("a key of broken bytes", ["run", "greet.yaml", "--set", "name=x", "--key", "a\udcff"], USAGE,
+     "error: --key: it holds half a character (a lone surrogate)"),
+    ("an event's id of broken bytes", ["event", "send", "e", "--key", "k", "--id", "\udcff"], USAGE,
+     "error: --id: it holds half a character (a lone surrogate)"),
+    ("input with NUL", ["run", "greet.yaml", "--input", '{"name": "a\\u0000b"}'], USAGE,
+     "error: input.name: it holds a NUL character; remove it, or use base64"),
+    ("input that is null", ["run", "greet.yaml", "--input", "null"], USAGE,
+     "error: input: null is not of type 'object'; give an object"),
+    ("a home of nobody's", ["run", "list", "--database", "~nobody-here/t.db"], USAGE,
+     ("error: database: ~nobody-here/t.db names the home of an unknown user; write the path "
+     "itself")),
+    ("a word that is no choice", ["run", "list", "-o", "xml"], USAGE,
+     ("error: Invalid value for '--output' / '-o': 'xml' is not one of 'table', 'json', 'jsonl'; "
+     "see `tenuto run list --help`")),
     ("a folder", ["run", "."], USAGE,
      "error: . is a directory; name a file in it, such as approval.yaml"),
     ("a folder named like a file", ["run", "folder.yaml"], USAGE,
@@ -334,3 +350,77 @@ def test_standard_input_is_a_definition_too(tenuto: Tenuto) -> None:
     )
 
     assert json.loads(done.stdout)["output"] == {"said": "Hello you", "times": 1}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "show", "\udcff"],
+        ["run", "verify", "\udcff"],
+        ["run", "cancel", "\udcff"],
+        ["run", "greet.yaml", "--carry-on", "\udcff"],
+    ],
+)
+def test_an_id_of_broken_bytes_is_not_found(tenuto: Tenuto, words: list[str]) -> None:
+    assert tenuto("run", "greet.yaml", "--set", "name=x").returncode == OK
+
+    done = tenuto(*words)
+
+    assert done.returncode == NOT_FOUND
+    assert done.stderr == "error: no run '\\udcff'; `tenuto run list` shows those there are\n"
+
+
+SHELL = [
+    ("run sleepy.yaml -o jsonl | head -c 1", OK, ""),
+    ("run sleepy.yaml 2>&1 >/dev/null | true", OK, ""),
+    ("run sleepy.yaml 2>/dev/full", OK, ""),
+    ("run sleepy.yaml <&- >&- 2>&-", OK, ""),
+    ("run sleepy.yaml -o json >&-", OK, ""),
+    ("run sleepy.yaml >/dev/full", UNAVAILABLE, "standard output cannot be written: No space"),
+    ("run sleepy.yaml -o json >/dev/full", UNAVAILABLE, "standard output cannot be written: No"),
+    ("run list >/dev/full", UNAVAILABLE, "standard output cannot be written: No space"),
+    ("version >/dev/full", UNAVAILABLE, "standard output cannot be written: No space"),
+    ("version >&-", OK, ""),
+    ("--help >/dev/full", UNAVAILABLE, "standard output cannot be written: No space"),
+]
+
+
+@pytest.mark.parametrize(("line", "code", "said"), SHELL, ids=[row[0] for row in SHELL])
+def test_a_lost_stream_stops_no_run(tenuto: Tenuto, line: str, code: int, said: str) -> None:
+    assert tenuto("run", "greet.yaml", "--set", "name=x").returncode == OK
+
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {COMMAND} {line}"],
+        cwd=tenuto.folder,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    assert {run["state"] for run in json_of(tenuto("run", "list", "-o", "json"))} == {"success"}
+
+
+def test_a_working_directory_that_is_gone_is_told(tenuto: Tenuto) -> None:
+    line = f"mkdir gone && cd gone && rmdir ../gone && {COMMAND} run {tenuto.folder}/greet.yaml"
+
+    done = subprocess.run(
+        ["bash", "-c", f"{line} --set name=x"],
+        cwd=tenuto.folder,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+
+    assert done.returncode == UNAVAILABLE
+    assert done.stderr == ("error: the working directory is gone; change into one that exists\n")
+
+
+def test_a_run_alone_in_its_file_counts_no_others(tenuto: Tenuto) -> None:
+    """It may end between the look at it and the count: tried where that was likely."""
+    for _ in range(4):
+        assert "unfinished" not in tenuto("run", "greet.yaml", "--set", "name=x").stderr

@@ -141,3 +141,22 @@ def test_a_task_under_way_may_finish_after_the_first_interrupt(
     assert [(step["node"], step["attempt"], step["result"]) for step in report["timeline"]] == [
         ("a", 1, "success")
     ]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_three_interrupts_before_anything_began_are_one_quiet_end(
+    tenuto: Tenuto, background: list[subprocess.Popen[str]], number: int
+) -> None:
+    process = tenuto.start("run", "sleepy.yaml", env={"PYTHONPROFILEIMPORTTIME": "1"})
+    background.append(process)
+    read_until(process, ["typer.main"])
+    dice = random.Random(SEED + 200 + number)
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        time.sleep(dice.random() * 0.02)
+
+    _, err = process.communicate(timeout=HANG_S)
+
+    assert process.returncode == INTERRUPTED
+    assert without_imports(err) in ("interrupted\n", "")
+    assert not (tenuto.folder / ".tenuto").exists()

@@ -3,7 +3,8 @@
 Each page is a folder of its own with a copy of `examples/` in it. Checked is, per page and in its order:
 - a code block whose first line is `# NAME`, or that follows a line ending in "`NAME`:", is written as the file NAME;
 - a yaml block with `name:` and `nodes:` at its top level is a definition without errors;
-- a python block runs to its end without an error;
+- a python block runs to its end without an error: `serve.py` is ended by SIGTERM once it says that it serves,
+  `test_….py` runs under pytest;
 - a line `[$ ]tenuto …` in a block without a language, or in a console or bash block, is a command line that exists: its
   verbs and options are known;
 - of these, and of `python examples/…`, those are run that name no id and whose files are there; a service and a run go
@@ -38,15 +39,6 @@ PAGES = sorted(
     for found in (ROOT.glob("README.md"), ROOT.glob("docs/*.md"), ROOT.glob("examples/*/README.md"))
     for path in found
 )
-# Files that a page speaks of without showing them.
-ELSEWHERE = {
-    "docs/sdk.md": {
-        "order.yaml": "name: order\ninput: {type: object, required: [order_id, amount]}\nnodes:\n"
-        '  reserve: {type: task, task: reserve, params: {order: "${input.order_id}"}}\n'
-        '  approval: {type: wait_for_event, event: order.approved, key: "${input.order_id}", needs: reserve}\n'
-        '  ship: {type: task, task: parcels.ship, params: {order: "${input.order_id}"}, needs: approval}\n'
-    }
-}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMED_ABOVE = re.compile(r"`(\w+\.(?:py|yaml))`[^`\n]*:\n\n$")
 NAMED_INSIDE = re.compile(r"# (\w+\.(?:py|yaml))\n")
@@ -101,7 +93,7 @@ def assert_known(words: list[str]) -> None:
 class Page:
     """One page's folder, and the processes that run beside the reading."""
 
-    def __init__(self, page: Path, folder: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.running: list[subprocess.Popen[str]] = []
         self.services: list[subprocess.Popen[str]] = []
@@ -110,8 +102,6 @@ class Page:
         shutil.copytree(ROOT / "examples", folder / "examples")
         for path in (folder / "examples").rglob("*.yaml"):
             path.write_text(path.read_text().replace(":9000", f":{self.port}"))
-        for name, text in ELSEWHERE.get(str(page.relative_to(ROOT)), {}).items():
-            (folder / name).write_text(text)
 
     def start(self, words: list[str]) -> subprocess.Popen[str]:
         program = {"tenuto": [str(COMMAND)], "python": [sys.executable]}[words[0]]
@@ -148,9 +138,19 @@ class Page:
         if words[:2] != ["tenuto", "run"] or words[2] in ("list", "verify"):
             self.ended_well(process)
 
+    def serve(self, words: list[str]) -> None:
+        """Start a program that stays, and end it."""
+        process = self.start(words)
+        self.running.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "serving\n"
+        process.terminate()
+        self.ended_well(process)
+
     def ended_well(self, process: subprocess.Popen[str]) -> None:
         said, _ = process.communicate(timeout=HANG_S)
-        self.running.remove(process)
+        if process in self.running:
+            self.running.remove(process)
         assert process.returncode == 0, f"{process.args!r}: {said}"
 
     def settle(self) -> None:
@@ -181,7 +181,7 @@ class Page:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_what_a_page_shows_works(page: Path, tmp_path: Path) -> None:
-    reader = Page(page, tmp_path)
+    reader = Page(tmp_path)
     try:
         for number, block in enumerate(blocks(page)):
             if block.name is not None:
@@ -193,7 +193,12 @@ def test_what_a_page_shows_works(page: Path, tmp_path: Path) -> None:
                 file = tmp_path / (block.name or f"block_{number}.py")
                 file.write_text(block.text)
                 reader.settle()
-                reader.run(["python", file.name])
+                if file.name == "serve.py":
+                    reader.serve(["python", file.name])
+                elif file.name.startswith("test_"):
+                    reader.ended_well(reader.start(["python", "-m", "pytest", "-q", file.name]))
+                else:
+                    reader.run(["python", file.name])
             for words in commands(block):
                 if words[0] == "tenuto":
                     assert_known(words)

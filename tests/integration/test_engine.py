@@ -443,7 +443,9 @@ def test_leases_of_a_dead_process_are_over_when_the_next_engine_starts(tmp_path:
         assert expired.at < run.created_at + lost.lease_us
 
 
-def test_an_attempt_whose_worker_died_is_lost_even_if_its_timeout_has_passed(tmp_path: Path) -> None:
+def test_an_attempt_whose_worker_died_is_lost_even_if_its_timeout_has_passed(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "t.db"
     text = "name: t\nnodes:\n  a: {type: task, task: step, timeout: 20ms}\n"
 

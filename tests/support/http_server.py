@@ -62,6 +62,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(200, b'{"half": ')
             case ["json", "nul"]:
                 self._answer(200, b'{"a": "\\u0000"}')
+            case ["json", "marked"]:
+                self._answer(200, b'\xef\xbb\xbf{"a": 1}')
+            case ["charset", name]:
+                self._answer(200, b"-99999", {"Content-Type": f"text/plain; charset={name}"})
+            case ["surrogate"]:
+                self._answer(200, b"+2AA-", {"Content-Type": "text/plain; charset=utf-7"})
             case ["json", "problem"]:
                 self._answer(200, b'{"a": 1}', {"Content-Type": "application/problem+json"})
             case ["empty"]:

@@ -56,6 +56,7 @@ def test_engines_of_later_releases_are_named_as_such(url: str) -> None:
         ("mysql://h/db", "database: 'mysql' is no kind of database"),
         ("sqlite://host/x.db", "names 'host'; write sqlite:///host/x.db"),
         ("a\0b", "database: holds a NUL character"),
+        ("~nobody-here/x.db", "database: ~nobody-here/x.db names the home of an unknown user"),
     ],
 )
 def test_other_words_are_refused_with_the_cure(url: str, said: str) -> None:

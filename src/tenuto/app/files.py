@@ -16,6 +16,7 @@ from tenuto.adapters.local.ids import Uuid7Ids
 from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sql.store import SqlStore
 from tenuto.adapters.sqlite.engine import open_reader, open_sender
+from tenuto.adapters.sqlite.lock import holder
 from tenuto.coordinator.mailbox import new_message
 from tenuto.ports.reads import Reads
 from tenuto.ports.store import DEFAULT_NAMESPACE
@@ -26,6 +27,11 @@ class ReadOnly:
     """A file opened for reading, beside an engine or without one."""
 
     reads: Reads
+
+
+def engine_of(path: Path | str) -> str | None:
+    """Process id of the engine that has the file open; None: none has. Raises Unavailable."""
+    return holder(Path(path))
 
 
 @contextmanager

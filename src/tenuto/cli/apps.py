@@ -15,14 +15,20 @@ import traceback
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tenuto.model.definition import NodeType, Work
 from tenuto.model.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tenuto.model.definition import Node
     from tenuto.sdk.tenuto import Tenuto
+    from tenuto.worker.registry import Registry
 
 DEFAULT_ATTRIBUTE = "app"
+_NAMED_MAX = 8
 
 
 class BrokenApp(InvalidInput):
@@ -30,16 +36,66 @@ class BrokenApp(InvalidInput):
 
 
 def find_app(given: str | None, file: Path | None) -> Tenuto | None:
-    """Load the app that `--app` names, else that of pyproject.toml, else `app.py` beside `file`;
-    None if there is none.
+    """Load the app that `app_name` finds; None if there is none."""
+    name = app_name(given, file)
+    return None if name is None else load_app(name)
+
+
+def app_name(given: str | None, file: Path | None) -> str | None:
+    """What `--app` says, else pyproject.toml, else `app.py` beside `file`; None if there is
+    none.
     """
     if given is not None:
-        return load_app(given)
+        return given
     configured = configured_app(Path.cwd())
     if configured is not None:
-        return load_app(configured)
-    beside = (file.parent if file is not None else Path.cwd()) / "app.py"
-    return load_app(str(beside)) if beside.is_file() else None
+        return configured
+    beside = beside_of(file)
+    return str(beside) if beside.is_file() else None
+
+
+def beside_of(file: Path | None) -> Path:
+    """Where an app is looked for at last."""
+    return (file.parent if file is not None else Path.cwd()) / "app.py"
+
+
+def require_tasks(
+    nodes: Iterable[Node], registry: Registry, app: str | None, file: Path | None
+) -> None:
+    """Whether the app has all tasks that nodes name: nobody else will bring them.
+
+    Args:
+        app: as `app_name` found it.
+        file: of the definition, beside which an app was looked for.
+
+    Raises:
+        InvalidInput: some are missing; says what there is.
+    """
+    missing = {
+        node.detail.name: node.id
+        for node in nodes
+        if node.type is NodeType.TASK
+        and isinstance(node.detail, Work)
+        and registry.find(node.detail.name) is None
+    }
+    if not missing:
+        return
+    told = ", ".join(f"{name!r} (node {node})" for name, node in list(missing.items())[:_NAMED_MAX])
+    told = f"task{'s' if len(missing) > 1 else ''} {told}"
+    if len(missing) > _NAMED_MAX:
+        told += f" and {len(missing) - _NAMED_MAX} more"
+    if app is None:
+        where = f"beside {file}" if file is not None else f"in {Path.cwd()}"
+        raise InvalidInput(f"nobody has the {told}: no app.py {where}; name your app with --app")
+    names = registry.names()
+    if not names:
+        raise InvalidInput(f"the app {app} has no {told}; it has none: register with @app.task")
+    close = get_close_matches(next(iter(missing)), names, n=1)
+    meant = f"; did you mean {close[0]!r}?" if close else "; it has"
+    listed = ", ".join(names[:_NAMED_MAX]) + (", …" if len(names) > _NAMED_MAX else "")
+    raise InvalidInput(
+        f"the app {app} has no {told}{meant} {f'It has {listed}' if close else listed}"
+    )
 
 
 def configured_app(start: Path) -> str | None:
@@ -51,7 +107,7 @@ def configured_app(start: Path) -> str | None:
         if not path.is_file():
             continue
         try:
-            app = tomllib.loads(path.read_text()).get("tool", {}).get("tenuto", {}).get("app")
+            app = _entry(tomllib.loads(path.read_text()))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise BrokenApp(f"{path} cannot be read: {error}") from None
         if app is None:
@@ -61,6 +117,14 @@ def configured_app(start: Path) -> str | None:
         target, _ = _split(app)
         return str(folder / app) if target.endswith(".py") else app
     return None
+
+
+def _entry(document: dict[str, Any]) -> object:
+    """`tool.tenuto.app`; None where the file has no such tables."""
+    part: object = document
+    for name in ("tool", "tenuto", "app"):
+        part = part.get(name) if isinstance(part, dict) else None
+    return part
 
 
 def load_app(text: str) -> Tenuto:
@@ -107,7 +171,9 @@ def _load_module(name: str) -> ModuleType:
                 "path/to/file.py:app"
             ) from None
         raise BrokenApp(_told(error, name)) from None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's code
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - it is the user's code
         raise BrokenApp(_told(error, name)) from None
 
 
@@ -130,7 +196,9 @@ def _load_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's code
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - it is the user's code
         del sys.modules[name]
         raise BrokenApp(_told(error, str(path))) from None
     return module
@@ -146,14 +214,14 @@ def _told(error: BaseException, name: str) -> str:
             f"  {error.filename}:{error.lineno}: {line}"
         )
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if _is_own(frame.filename)]
+    own = [frame for frame in frames if is_own(frame.filename)]
     if not own:
         return f"the app {name} cannot be loaded: {what}"
     at = own[-1]
     return f"the app {name} cannot be loaded: {what}\n  {at.filename}:{at.lineno}: {at.line}"
 
 
-def _is_own(filename: str) -> bool:
+def is_own(filename: str) -> bool:
     """Whether a frame is the user's: not the import system's, Python's, a package's or ours."""
     if filename.startswith("<"):
         return False

@@ -71,6 +71,25 @@ events = typer.Typer(
 app.add_typer(runs, name="run")
 app.add_typer(events, name="event")
 
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def tenuto(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Workflows in YAML, carried to their end without losing a step."""
+
+
 Database = Annotated[
     str | None,
     typer.Option(
@@ -90,8 +109,13 @@ RunWord = Annotated[str, typer.Argument(metavar="ID", help="A run's id, or its b
 @runs.command("FILE", cls=FileCommand)
 def run_file(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A .yaml, .yml or .json definition; - is stdin.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="FILE",
+            help="A .yaml, .yml or .json definition; - is stdin. May be left out with --carry-on.",
+            show_default=False,
+        ),
+    ] = None,
     *,
     app_name: Annotated[
         str | None,
@@ -137,7 +161,8 @@ def run_file(
         typer.Option(
             "--carry-on",
             metavar="ID",
-            help="Drive this unfinished run instead of starting one.",
+            help="Drive this unfinished run instead of starting one; it keeps the version of its "
+            "definition with which it began.",
             show_default=False,
         ),
     ] = None,
@@ -168,7 +193,13 @@ def run_list(
     ] = None,
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only in this state.", show_default=False),
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            help="Only in this state: pending, running, paused, closing, success, failed, "
+            "cancelled, timed_out. May be given several times.",
+            show_default=False,
+        ),
     ] = None,
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many.")
@@ -224,6 +255,22 @@ def run_cancel(
     raise typer.Exit(cancel_run(database, id, reason))
 
 
+@runs.command("pause")
+def run_pause(id: RunWord, database: Database = None) -> None:
+    """Hand out no more tasks of an unfinished run that no engine is driving."""
+    from tenuto.cli.runs import pause_run
+
+    raise typer.Exit(pause_run(database, id))
+
+
+@runs.command("resume")
+def run_resume(id: RunWord, database: Database = None) -> None:
+    """Let a paused or quarantined run go on; `tenuto run --carry-on` then drives it."""
+    from tenuto.cli.runs import resume_run
+
+    raise typer.Exit(resume_run(database, id))
+
+
 @app.command()
 def validate(
     files: Annotated[
@@ -276,7 +323,7 @@ def doctor(
 
 @app.command()
 def version() -> None:
-    """Print the version."""
+    """Print the version; so does `tenuto --version`."""
     from tenuto.model.version import VERSION
 
     print(f"tenuto {VERSION}")  # noqa: T201 - the answer

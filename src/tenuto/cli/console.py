@@ -6,12 +6,15 @@ import logging
 import os
 import sys
 from contextlib import suppress
-from typing import TextIO
+from time import localtime, strftime
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.text import Text
 
 from tenuto.cli.render import clean
+from tenuto.cli.report import label_of
+from tenuto.model.errors import Unavailable
 
 WIDTH_ELSEWHERE = 200
 """Columns where there is no terminal: enough that tables keep their lines."""
@@ -25,27 +28,82 @@ class _Out:
     stream: TextIO | None = None
 
 
+class _Heedless:
+    """A stream whose loss (a reader who has left, a full disk) stops nothing: progress is not the run."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write, or do not."""
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or do not."""
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class _Answers(Console):
+    """Leaves it to us what a lost reader means: rich would end the process."""
+
+    def on_broken_pipe(self) -> None:
+        """Nobody reads any more, which is no error."""
+        _silence(1)
+
+
 def say(text: object) -> None:
-    """One line of an answer."""
+    """One line of an answer.
+
+    Raises:
+        Unavailable: it cannot be written. A reader who has left is no error.
+    """
     stream = _Out.stream or sys.stdout
-    stream.write(f"{text}\n")
-    stream.flush()
+    try:
+        stream.write(f"{text}\n")
+        stream.flush()
+    except BrokenPipeError:
+        _silence(stream.fileno())
+    except OSError as error:
+        _silence(stream.fileno())
+        raise Unavailable(f"standard output cannot be written: {error.strerror}") from None
 
 
 def note(text: object) -> None:
     """One line beside the answer."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    stream = _Heedless(sys.stderr)
+    stream.write(f"{text}\n")
+    stream.flush()
 
 
 def answers() -> Console:
     """For tables on stdout: as wide as the terminal, and never cut where there is none."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_ELSEWHERE)
+    width = None if sys.stdout.isatty() else WIDTH_ELSEWHERE
+    return _Answers(highlight=False, width=width)
 
 
 def notes() -> Console:
     """For progress on stderr."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(file=cast("TextIO", _Heedless(sys.stderr)), highlight=False, soft_wrap=True)
+
+
+def same_stream() -> bool:
+    """Whether answers and notes go to one place, so that nothing need be told twice."""
+    try:
+        out, notes = os.fstat(1), os.fstat(2)
+    except OSError:
+        return False
+    return (out.st_dev, out.st_ino) == (notes.st_dev, notes.st_ino)
+
+
+def _silence(number: int) -> None:
+    """Let what is written to a file descriptor vanish; or Python would try again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
 def reserve_stdout() -> None:
@@ -74,13 +132,37 @@ class Trouble(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a line above the live view."""
-        text = record.getMessage()
+        fields = dict(getattr(record, "tenuto", None) or {"event": record.getMessage()})
         if record.name != "tenuto.task":
+            text = record.getMessage()
             if text in self._said or len(self._said) >= SAID_MAX:
                 return
             self._said.add(text)
         style = "yellow" if record.levelno >= logging.WARNING else "dim"
-        with suppress(BrokenPipeError):
-            for line in text.splitlines():
-                # Styled text: a `style` of print would also tint the live view below the line.
-                self._console.print(Text(clean(line), style=style))
+        at = strftime("%H:%M:%S", localtime(record.created))
+        for line in log_lines(fields, at):
+            # Styled text: a `style` of print would also tint the live view below the line.
+            self._console.print(Text(line, style=style))
+
+
+def log_lines(fields: dict[str, object], at: str) -> list[str]:
+    """A log event for people: when, which attempt, what, then `name=value`; a traceback below it."""
+    trouble = str(fields.pop("exception", "")).splitlines()
+    level, task = fields.pop("level", ""), str(fields.pop("task_id", ""))
+    words = [at]
+    if task:
+        fields.pop("run_id", None)
+        attempt = fields.pop("attempt", 1)
+        words.append(label_of(task.partition("/")[2]))
+        if attempt != 1:
+            words.append(f"(attempt {attempt})")
+    if level in ("warning", "error", "critical"):
+        words.append(f"{level}:")
+    words.append(str(fields.pop("event", "")))
+    words += [f"{name}={_plainly(value)}" for name, value in fields.items()]
+    return [clean(" ".join(words)), *(f"  {clean(line)}" for line in trouble)]
+
+
+def _plainly(value: object) -> str:
+    """Text as it is, unless it has gaps."""
+    return value if isinstance(value, str) and value and " " not in value else repr(value)

@@ -15,7 +15,7 @@ from tenuto.sdk.workflows import SUFFIXES, Source, read_source
 if TYPE_CHECKING:
     from tenuto.dsl.findings import Finding
 
-SUBCOMMANDS = ("list", "show", "verify", "cancel")
+SUBCOMMANDS = ("list", "show", "verify", "cancel", "pause", "resume")
 
 
 def read_definition(name: str) -> Source:
@@ -26,6 +26,8 @@ def read_definition(name: str) -> Source:
     """
     if name == "-":
         return Source(sys.stdin.buffer.read(), "<stdin>")
+    if not name:
+        raise InvalidInput("FILE is empty; name a .yaml, .yml or .json file")
     path = Path(name)
     if not name.endswith(SUFFIXES):
         if path.is_dir():

@@ -21,19 +21,43 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenuto.app.definitions import load_definition
 from tenuto.app.embedded import Engine
-from tenuto.cli.apps import find_app
+from tenuto.cli.apps import app_name, load_app, require_tasks
 from tenuto.cli.arguments import read_input, read_vars
-from tenuto.cli.console import Trouble, answers, notes, reserve_stdout, say
+from tenuto.cli.console import Trouble, answers, notes, reserve_stdout, same_stream, say
 from tenuto.cli.definitions import read_definition, show_findings
 from tenuto.cli.interrupts import Interrupts
-from tenuto.cli.look import History, find_run, look, now_us, open_runs, read, unfinished_line
+from tenuto.cli.look import (
+    History,
+    find_run,
+    look,
+    now_us,
+    open_runs,
+    read,
+    read_graph,
+    unfinished_line,
+)
 from tenuto.cli.render import live_view, outcome_view, step_line, wait_line
-from tenuto.cli.report import Report, quoted, report_json, step_json
+from tenuto.cli.report import (
+    Report,
+    Step,
+    go_on_command,
+    report_json,
+    resume_command,
+    step_json,
+)
 from tenuto.coordinator.commands import StartRequest
 from tenuto.dsl.inputs import apply_vars, check_input
-from tenuto.model.errors import InvalidDefinition, InvariantViolated, NotFound
+from tenuto.dsl.storable import check_word
+from tenuto.model.errors import (
+    Conflict,
+    InvalidDefinition,
+    InvalidInput,
+    InvariantViolated,
+    NotFound,
+)
 from tenuto.model.ids import RunId
-from tenuto.model.states import RunState
+from tenuto.model.states import FINAL_NODE_LETTERS, FINAL_RUN_STATES, NodeLetter, RunState
+from tenuto.model.stored import content_hash
 from tenuto.sdk.tenuto import NAMESPACE
 from tenuto.sdk.workflows import default_input, workflow_of
 from tenuto.settings import Database, parse_database
@@ -44,6 +68,7 @@ if TYPE_CHECKING:
 
     from tenuto.model.graph import Graph
     from tenuto.ports.reads import Reads
+    from tenuto.ports.store import RunRow
 
 EVENT = "event"
 END = "end"
@@ -61,9 +86,11 @@ GRACE_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The command line of `run FILE`, as given. `output`: table, json or jsonl."""
+    """The command line of `run FILE`, as given. `output`: table, json or jsonl. `file` is None only
+    with `carry_on`.
+    """
 
-    file: str
+    file: str | None
     app: str | None = None
     input: str | None = None
     sets: tuple[str, ...] = ()
@@ -86,13 +113,25 @@ class Start:
     key: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """The functions that this process has, and where they are from: the app's name, if there is an
+    app, and FILE, beside which it was looked for.
+    """
+
+    registry: Registry
+    app: str | None
+    file: Path | None
+
+
 @dataclass(slots=True)
 class _Seen:
     """What was shown already, so that the plain log says each thing once."""
 
     history: History = field(default_factory=History)
     graph: Graph | None = None
-    steps: int = 0
+    steps: set[tuple[object, ...]] = field(default_factory=set)
+    commands: set[str] = field(default_factory=set)
     waits: dict[str, tuple[str, int, int | None]] = field(default_factory=dict)
 
 
@@ -100,22 +139,41 @@ def drive(wanted: Wanted) -> int:
     """Do all of `run FILE`; the exit code."""
     if wanted.output != "table":
         reserve_stdout()
+    if wanted.carry_on is not None:
+        _check_carry_on(wanted)
     start = None if wanted.carry_on is not None else _check(wanted)
-    file = None if wanted.file == "-" else Path(wanted.file)
-    app = find_app(wanted.app, file)
+    file = None if wanted.file in (None, "-") else Path(wanted.file)
+    name = app_name(wanted.app, file)
+    app = None if name is None else load_app(name)
     database = (
         app.database
         if app is not None and wanted.database is None and not app.has_default_database
         else parse_database(wanted.database)
     )
-    registry = app.registry if app is not None else Registry()
+    tasks = Tasks(app.registry if app is not None else Registry(), name, file)
     news: SimpleQueue[str] = SimpleQueue()
     with Interrupts(lambda: news.put(INTERRUPT)) as interrupts:
-        return _Session(wanted, database, registry, news, interrupts).run(start)
+        return _Session(wanted, database, tasks, news, interrupts).run(start)
+
+
+def _check_carry_on(wanted: Wanted) -> None:
+    """A run that began already takes nothing of what starts one."""
+    for given, option in (
+        (wanted.input is not None, "--input"),
+        (wanted.sets, "--set"),
+        (wanted.vars, "--var"),
+        (wanted.key is not None, "--key"),
+    ):
+        if given:
+            raise InvalidInput("a run that is carried on has its own already", path=option)
 
 
 def _check(wanted: Wanted) -> Start:
     """Compile FILE and check input and vars against it; nothing is opened yet."""
+    if wanted.file is None:
+        raise InvalidInput(
+            "`tenuto run` needs a FILE to start, or an unfinished run: --carry-on ID"
+        )
     source = read_definition(wanted.file)
     loaded = load_definition(source.text, file=source.file)
     if loaded.graph is None:
@@ -129,7 +187,7 @@ def _check(wanted: Wanted) -> Start:
         graph=loaded.graph,
         input=check_input(workflow.input_schema, given),
         vars=apply_vars(workflow.vars, read_vars(wanted.vars), os.environ),
-        key=wanted.key,
+        key=None if wanted.key is None else check_word(wanted.key, "--key"),
     )
 
 
@@ -140,13 +198,13 @@ class _Session:
         self,
         wanted: Wanted,
         database: Database,
-        registry: Registry,
+        tasks: Tasks,
         news: SimpleQueue[str],
         interrupts: Interrupts,
     ) -> None:
-        self._wanted, self._database, self._registry = wanted, database, registry
+        self._wanted, self._database, self._tasks = wanted, database, tasks
         self._news, self._interrupts = news, interrupts
-        self._named = "" if wanted.database is None else str(database)
+        self._named = "" if database == parse_database(None) else str(database)
         self._note = notes()
         Trouble(self._note).install()
         self._seen = _Seen()
@@ -176,23 +234,68 @@ class _Session:
 
     def _find_carried(self, start: Start | None) -> RunId | None:
         """The run that exists already: named by --carry-on, or holding the --key."""
-        if start is not None and start.key is None:
-            return None
-        if self._database.path is None or not self._database.path.exists():
-            if start is not None:
-                return None
+        carried = None
+        path = self._database.path
+        if path is not None and path.exists():
+            if start is None or start.key is not None:
+                carried = read(self._database, lambda reads: self._carried(reads, start))
+        elif start is None:
             raise NotFound("run", self._wanted.carry_on or "", f"there is no file {self._database}")
-        return read(self._database, lambda reads: self._carried(reads, start))
+        if carried is None and start is not None:
+            nodes = start.graph.definition.nodes
+            require_tasks(nodes, self._tasks.registry, self._tasks.app, self._tasks.file)
+        return carried
 
     async def _carried(self, reads: Reads, start: Start | None) -> RunId | None:
         if start is None:
-            return await find_run(reads, self._wanted.carry_on or "")
-        assert start.key is not None
-        name = start.graph.definition.name
-        found = await reads.find_run_by_key(NAMESPACE, name, start.key)
-        if found is not None:
-            self._note.print(f"the key {start.key!r} has its run already: {found}", markup=False)
+            found = await find_run(reads, self._wanted.carry_on or "")
+        else:
+            assert start.key is not None
+            name = start.graph.definition.name
+            known = await reads.find_run_by_key(NAMESPACE, name, start.key)
+            if known is None:
+                return None
+            self._note.print(f"the key {start.key!r} has its run already: {known}", markup=False)
+            found = known
+        await self._check_carried(reads, found, start)
         return found
+
+    async def _check_carried(self, reads: Reads, run_id: RunId, start: Start | None) -> None:
+        """Whether the run can go on here. Raises Conflict, InvalidInput."""
+        detail = await reads.get_run(run_id)
+        if start is None and self._wanted.file is not None:
+            self._compare(self._wanted.file, detail.run)
+        if detail.run.state in FINAL_RUN_STATES:
+            return
+        if detail.run.paused:
+            raise Conflict(
+                f"run {run_id} is paused; let it go on with\n"
+                f"  {resume_command(run_id, self._named)}"
+            )
+        graph = await read_graph(reads, detail)
+        letters = detail.snapshot.nodes
+        open_nodes = [
+            node
+            for number, node in enumerate(graph.definition.nodes)
+            if graph.loops_of[number] or NodeLetter(chr(letters[number])) not in FINAL_NODE_LETTERS
+        ]
+        require_tasks(open_nodes, self._tasks.registry, self._tasks.app, self._tasks.file)
+
+    def _compare(self, file: str, run: RunRow) -> None:
+        """A run keeps the version that it began with: say so where FILE is another one by now."""
+        source = read_definition(file)
+        graph = load_definition(source.text, file=source.file).graph
+        if graph is not None and graph.definition.name != run.workflow:
+            raise InvalidInput(
+                f"run {run.run_id} is one of {run.workflow!r}, but {source.file} is "
+                f"{graph.definition.name!r}; name its own file, or none"
+            )
+        if graph is None or content_hash(graph.definition) != run.definition:
+            self._note.print(
+                f"{source.file} has changed since; the run keeps version {run.version}, with which "
+                "it began.\nTo use the file as it is now, cancel this run and start another.",
+                markup=False,
+            )
 
     def _open_and_follow(self, start: Start | None, carried: RunId | None) -> Report | None:
         """Drive the run until it is final, cannot go on, or somebody interrupts; None if it never
@@ -200,7 +303,7 @@ class _Session:
         """
         self._engine = Engine(
             self._database.place,
-            registry=self._registry,
+            registry=self._tasks.registry,
             focus=True,
             carry_on=() if carried is None else (carried,),
         )
@@ -247,8 +350,8 @@ class _Session:
     def _follow(self, run_id: RunId) -> Report:
         pump = self._engine.call(self._pump(run_id))
         try:
-            report = self._read(run_id)
-            for line in unfinished_line(self._count_others(report), self._named):
+            report, others = self._first_look(run_id)
+            for line in unfinished_line(others, self._named):
                 self._note.print(line, style="dim", markup=False)
             with self._live() as live:
                 report = self._watch(run_id, report, live)
@@ -302,9 +405,16 @@ class _Session:
         )
         return report
 
-    def _count_others(self, report: Report) -> int:
-        count = open_runs(self._ask(self._engine.reads.count_runs(NAMESPACE)))
-        return count if report.is_final else count - 1
+    def _first_look(self, run_id: RunId) -> tuple[Report, int]:
+        """The run, and how many others are unfinished. It may end between the two reads; then it
+        is unknown whether it was counted, so both are read once more.
+        """
+        report = self._read(run_id)
+        while True:
+            count, before = open_runs(self._ask(self._engine.reads.count_runs(NAMESPACE))), report
+            report = self._read(run_id)
+            if before.is_final == report.is_final:
+                return report, count if report.is_final else count - 1
 
     # -- showing ---------------------------------------------------------------------------------------------------
 
@@ -321,12 +431,18 @@ class _Session:
 
     def _show(self, report: Report, live: Live | None) -> None:
         if live is not None:
+            for line in report.waits:
+                if line.command and line.command not in self._seen.commands:
+                    self._print(wait_line(line, report.now, report.created_at))
+            self._seen.commands = {line.command for line in report.waits}
             live.update(live_view(report, self._note.height), refresh=True)
             return
         ended = [step for step in report.timeline if step.ended_at is not None]
         ended.sort(key=lambda step: step.ended_at or 0)
-        fresh, self._seen.steps = ended[self._seen.steps :], len(ended)
-        for step in fresh:
+        for step in ended:
+            if (told := _identity(step)) in self._seen.steps:
+                continue
+            self._seen.steps.add(told)
             if self._wanted.output == "jsonl":
                 say(json.dumps(step_json(step, report.created_at)))
             else:
@@ -346,12 +462,16 @@ class _Session:
         if self._wanted.output != "table":
             say(json.dumps(report_json(report), ensure_ascii=False))
             return
-        answers().print(outcome_view(report))
+        told = not self._note.is_terminal and same_stream()
+        answers().print(outcome_view(report, timeline=not told))
 
     def _go_on_line(self, run_id: RunId | str) -> str:
-        words = ["tenuto", "run", quoted(self._wanted.file), "--carry-on", str(run_id)]
-        if self._wanted.app is not None:
-            words += ["--app", quoted(self._wanted.app)]
-        if self._named:
-            words += ["--database", quoted(self._named)]
-        return f"the run is unfinished; carry it on with: {' '.join(words)}"
+        command = go_on_command(
+            str(run_id), self._named, file=self._wanted.file or "", app=self._wanted.app or ""
+        )
+        return f"the run is unfinished; carry it on with:\n  {command}"
+
+
+def _identity(step: Step) -> tuple[object, ...]:
+    """What makes a step another one."""
+    return step.place, step.what, step.result, step.attempt, step.ended_at

@@ -7,37 +7,53 @@ is answered properly from the first moment.
 
 from __future__ import annotations
 
+import atexit
+import errno
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
+UNAVAILABLE = 6
 INTERRUPTED = 130
 BUG = 70
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 ISSUES = "report it with the lines above, `tenuto version` and the definition"
+
+
+class _Interrupted:
+    """Whether Ctrl-C was pressed outside of a run."""
+
+    once = False
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave the process with its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        _make_forgiving(stream)
+    signal.signal(signal.SIGINT, _interrupt)
+    atexit.register(_end_quietly)
+    _open_streams()
     code = run(sys.argv[1:] if arguments is None else list(arguments))
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if sys.stdout is not None:  # a task may have taken it away
+            sys.stdout.flush()
+    except OSError as error:
+        code = _stdout_lost(error) or code
     sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
     """Run one command line; its exit code. Prints at most one error."""
     try:
-        return _dispatch(arguments)
+        code = _dispatch(arguments)
     except KeyboardInterrupt:
+        code = INTERRUPTED
+    if code == INTERRUPTED and _Interrupted.once:
         _say("interrupted")
-        return INTERRUPTED
+    return code
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -52,29 +68,74 @@ def _dispatch(arguments: list[str]) -> int:
         return _usage(error)
     except typer.Abort:
         raise KeyboardInterrupt from None
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 0
     except InvariantViolated as error:
         _bug(error)
         return BUG
     except TenutoError as error:
         _say(f"error: {error}")
         return error.exit_code
+    except OSError as error:
+        return _trouble(error)
     except Exception as error:  # noqa: BLE001 - the process's last door
         _bug(error)
         return BUG
     return code if isinstance(code, int) else 0
 
 
+def _trouble(error: OSError) -> int:
+    """What the world did to us; anything else is a bug."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()  # what could not be written is still in the buffer
+    except OSError as again:
+        return _stdout_lost(again)
+    if isinstance(error, BrokenPipeError):
+        return 0
+    if error.filename is None and error.errno in _FULL:
+        return _stdout_lost(error)  # all other files of ours have been named, or spoken for
+    try:
+        os.getcwd()  # noqa: PTH109 - nothing is loaded for this
+    except OSError:
+        _say("error: the working directory is gone; change into one that exists")
+        return UNAVAILABLE
+    _bug(error)
+    return BUG
+
+
+def _stdout_lost(error: OSError) -> int:
+    """Nobody reads any more: no error. A full disk: one. Python shall not try again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if isinstance(error, BrokenPipeError):
+        return 0
+    _say(f"error: standard output cannot be written: {error.strerror}")
+    return UNAVAILABLE
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Ctrl-C outside of a run: once ends the command, twice the process at once."""
+    if _Interrupted.once:
+        os._exit(INTERRUPTED)
+    _Interrupted.once = True
+    raise KeyboardInterrupt
+
+
+def _end_quietly() -> None:
+    """While Python takes itself down, Ctrl-C has nothing left to stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _usage(error: Exception) -> int:
     context = getattr(error, "ctx", None)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     if message.startswith("Usage:"):  # called without a verb
+        if context is None or context.parent is None:
+            print(message)  # noqa: T201 - `tenuto` alone asks what there is
+            return 0
         _say(message)
         return 2
     path = context.command_path if context is not None else "tenuto"
-    _say(f"error: {message.rstrip('.')}; see `{path} --help`")
+    message = message.replace("Value error, ", "").rstrip(".")
+    _say(f"error: {message}; see `{path} --help`")
     return 2
 
 
@@ -89,12 +150,20 @@ def _bug(error: BaseException) -> None:
 def _say(line: str) -> None:
     try:
         print(line, file=sys.stderr, flush=True)  # noqa: T201 - errors go to the user
-    except BrokenPipeError:
+    except OSError:
         return
 
 
-def _make_forgiving(stream: TextIO) -> None:
-    """A terminal that cannot show a character shows a substitute."""
-    reconfigure = getattr(stream, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="backslashreplace")
+def _open_streams() -> None:
+    """A closed stream (`>&-`) swallows what is written; one that lacks a character shows a
+    substitute.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        stream: TextIO | None = getattr(sys, name)
+        if stream is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - for the process
+        elif name != "stdin":
+            reconfigure = getattr(stream, "reconfigure", None)
+            if reconfigure is not None:
+                reconfigure(errors="backslashreplace")

@@ -9,17 +9,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tenuto.cli.report import NodeLine, Report, Step, report_json, shown_state
+from tenuto.cli.apps import is_own
+from tenuto.cli.report import (
+    NodeLine,
+    Report,
+    Step,
+    label_of,
+    report_json,
+    resume_command,
+    shown_state,
+)
 from tenuto.model.instants import format_duration, format_instant
 from tenuto.ports.store import RunRow
 
 VALUE_MAX = 4_000
 """Characters of an output shown; `-o json` has all."""
+FRAMES_MAX = 3
+"""Innermost frames of a traceback shown."""
+ID_SHOWN = 8
+"""Characters of a run id's end shown where many are; commands take them."""
+BRANCHES_MAX = 12
 
 _STYLES = {
     "success": "green",
@@ -27,6 +43,7 @@ _STYLES = {
     "failed": "red",
     "timed_out": "red",
     "lost": "yellow",
+    "interrupted": "yellow",
     "retry": "yellow",
     "paused": "yellow",
     "cancelled": "yellow",
@@ -42,6 +59,7 @@ _MARKS = {
     "dead": "✗",
     "failed": "✗",
     "lost": "✗",
+    "interrupted": "?",
     "retry": "↻",
     "cancelled": "–",
     "running": "●",
@@ -49,7 +67,7 @@ _MARKS = {
     "waiting": "…",
     "skipped": "–",
 }
-_ORDER = ("running", "retry", "ready", "waiting", "active", "dead")
+_ORDER = ("running", "interrupted", "retry", "ready", "waiting", "active", "dead")
 """What is shown first where not all nodes fit."""
 
 
@@ -82,7 +100,7 @@ def short_id(run_id: str) -> str:
     """The end of a run id: its random part, unlike its start, differs between runs of one
     moment.
     """
-    return run_id[-12:]
+    return run_id[-ID_SHOWN:]
 
 
 # -- live ------------------------------------------------------------------------------------------
@@ -95,7 +113,7 @@ def live_view(report: Report, height: int) -> RenderableType:
     head = Text.assemble(
         (clean(report.workflow), "bold"),
         "  ",
-        (report.run_id, "dim"),
+        (short_id(report.run_id), "dim"),
         "  ",
         styled(report.state),
         f"  {format_duration(report.lasted_us)}",
@@ -104,7 +122,7 @@ def live_view(report: Report, height: int) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     for _ in range(4):
         table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    table.add_column(no_wrap=True, overflow="ellipsis")
     for line in lines:
         style = _STYLES.get(line.state, "")
         table.add_row(
@@ -141,6 +159,8 @@ def _counts(lines: Sequence[NodeLine]) -> str:
 
 
 def _named(line: NodeLine) -> str:
+    if line.place:
+        return label_of(line.place)
     return line.id if line.iteration is None else f"{line.id} #{line.iteration}"
 
 
@@ -152,7 +172,10 @@ def _attempt_text(line: NodeLine) -> Text:
 
 def _note(line: NodeLine, now: int) -> Text:
     if line.waits_for:
-        return Text(f"waits for {clean(line.waits_for)}")
+        after = "" if line.error is None else f" after {failure_text(line.error, at_node=True)}"
+        return Text(f"waits for {clean(line.waits_for)}{after}")
+    if line.took and line.state == "success":
+        return Text(f"→ {', '.join(line.took)}", style="dim")
     if line.error is not None:
         return Text(failure_text(line.error, at_node=True), style="red")
     if line.since is not None:
@@ -166,12 +189,34 @@ def _note(line: NodeLine, now: int) -> Text:
 def step_line(step: Step, origin: int) -> str:
     """One line of the plain log: when it happened, where, what."""
     at = step.ended_at if step.ended_at is not None else step.started_at
-    return f"{_offset(at, origin):>8}  {clean(step.place) or 'run'}  {_said(step)}"
+    return f"{_offset(at, origin):>8}  {clean(label_of(step.place)) or 'run'}  {_said(step)}"
 
 
 def wait_line(line: NodeLine, now: int, origin: int) -> str:
-    """One line of the plain log: a node began to wait for something."""
-    return f"{_offset(now, origin):>8}  {line.id}  waits for {clean(line.waits_for)}"
+    """The plain log's word that a node began to wait for something; the command that ends the wait
+    has a line of its own.
+    """
+    said = f"{_offset(now, origin):>8}  {_named(line)}  waits for {clean(line.waits_for)}"
+    return f"{said}; send it with:\n  {line.command}" if line.command else said
+
+
+def cures(report: Report) -> list[tuple[str, str]]:
+    """What to do about what a run waits for: a sentence, and the command to copy, each once."""
+    found: dict[str, str] = {}
+    if report.quarantine is not None:
+        found[resume_command(report.run_id, report.database)] = (
+            "nothing of it is handed out until it is resumed:"
+        )
+    for line in report.waits:
+        if line.command and line.command not in found:
+            found[line.command] = (
+                "it is paused; let it go on with:"
+                if report.state == "paused" and line.type not in ("wait", "wait_for_event")
+                else f"{_named(line)} waits for an event; send it with:"
+            )
+    if report.go_on:
+        found[report.go_on] = "no engine drives it; carry it on with:"
+    return [(lead, command) for command, lead in found.items()]
 
 
 def _said(step: Step) -> str:
@@ -181,10 +226,14 @@ def _said(step: Step) -> str:
         else ""
     )
     code = f": {clean(step.code)}" if step.code else ""
+    if step.message:
+        code += f": {clean(step.message)}"
     match step.what:
         case "attempt":
             return f"attempt {step.attempt} {step.result}{lasted}{code}"
         case "event":
+            if step.result == "success" and step.started_at == step.ended_at:
+                return "event was there already"
             return (
                 f"event received{lasted}" if step.result == "success" else f"no event{lasted}{code}"
             )
@@ -201,11 +250,15 @@ def _offset(at: int | None, origin: int) -> str:
 # -- the end of a run ------------------------------------------------------------------------------
 
 
-def outcome_view(report: Report) -> RenderableType:
-    """The timeline, then how the run stands, with its output or error."""
+def outcome_view(report: Report, *, timeline: bool = True) -> RenderableType:
+    """The timeline, unless it was told already, then how the run stands, with its output or
+    error.
+    """
     parts: list[RenderableType] = []
-    if report.timeline:
-        parts += [timeline_table(report), Text()]
+    if report.timeline and timeline:
+        parts += [timeline_view(report), Text()]
+    if branches := _branches(report):
+        parts.append(Text(branches, style="dim"))
     parts.append(outcome_line(report))
     parts += _value_lines(report)
     return Group(*parts)
@@ -225,12 +278,15 @@ def detail_view(report: Report) -> RenderableType:
     if report.ended_at is not None:
         facts.add_row("ended", format_instant(report.ended_at))
     facts.add_row("lasted", format_duration(report.lasted_us))
+    if report.go_on:
+        facts.add_row("engine", Text("none has the file open", style="yellow"))
+    elif report.engine:
+        facts.add_row("engine", f"process {clean(report.engine)} has the file open")
     if report.quarantine is not None:
         facts.add_row("quarantine", Text(clean(report.quarantine), style="red"))
-        facts.add_row("", "nothing of it is handed out until `Run.resume()` (docs/sdk.md)")
     parts: list[RenderableType] = [facts, Text(), nodes_table(report)]
     if report.timeline:
-        parts += [Text(), timeline_table(report)]
+        parts += [Text(), timeline_view(report)]
     parts += [Text(), outcome_line(report), *_value_lines(report)]
     return Group(*parts)
 
@@ -249,25 +305,63 @@ def nodes_table(report: Report) -> Table:
     return table
 
 
-def timeline_table(report: Report) -> Table:
-    """Attempts and waits in the order of their start."""
-    table = _table("start", "node", "attempt", "result", "took", "code")
-    for step in report.timeline:
-        took = (
-            format_duration(step.ended_at - step.started_at)
-            if step.started_at is not None and step.ended_at is not None and step.what != "run"
-            else ""
-        )
-        what = str(step.attempt) if step.attempt is not None else step.what
-        table.add_row(
-            _offset(step.started_at, report.created_at),
-            clean(step.place) or "(run)",
-            what if step.what != "run" else "",
-            styled(step.result),
-            took,
-            clean(step.code or ""),
-        )
-    return table
+def timeline_view(report: Report) -> RenderableType:
+    """Attempts and waits in the order of their start; what a failure said stands below it."""
+    head = ("start", "node", "attempt", "result", "took", "code")
+    rows = [_cells(step, report.created_at) for step in report.timeline]
+    widths = [max(cell_len(row[at]) for row in (head, *rows)) for at in range(len(head))]
+    lines = [_row(head, widths, style="dim")]
+    for step, row in zip(report.timeline, rows, strict=True):
+        lines.append(_row(row, widths, result=_STYLES.get(step.result, "")))
+        if step.message:
+            said = f"{'':{widths[0]}}    {clean(step.message)}"
+            lines.append(Text(said, style="dim", no_wrap=True, overflow="ellipsis"))
+    return Group(*lines)
+
+
+def _row(cells: Sequence[str], widths: Sequence[int], *, style: str = "", result: str = "") -> Text:
+    line = Text(style=style)
+    for at, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        line.append(cell, style=result if at == 3 else "")
+        line.append(" " * (width - cell_len(cell) + 2))
+    line.rstrip()
+    return line
+
+
+def _cells(step: Step, origin: int) -> tuple[str, ...]:
+    took = (
+        format_duration(step.ended_at - step.started_at)
+        if step.started_at is not None and step.ended_at is not None and step.what != "run"
+        else ""
+    )
+    if step.what == "event" and step.result == "success" and step.started_at == step.ended_at:
+        took = "(early)"  # it was there before the wait
+    what = str(step.attempt) if step.attempt is not None else step.what
+    return (
+        _offset(step.started_at, origin),
+        clean(label_of(step.place)) or "(run)",
+        what if step.what != "run" else "",
+        clean(step.result),
+        took,
+        clean(step.code or ""),
+    )
+
+
+def _branches(report: Report) -> str:
+    """Which way the run went where it had a choice."""
+    went = [f"{_named(line)} → {', '.join(line.took)}" for line in report.nodes if line.took]
+    skipped = [line.id for line in report.nodes if line.state == "skipped"]
+    parts = []
+    if went:
+        parts.append("; ".join(_few(went)))
+    if skipped:
+        parts.append("skipped: " + ", ".join(_few(skipped)))
+    return "; ".join(parts)
+
+
+def _few(texts: list[str]) -> list[str]:
+    more = len(texts) - BRANCHES_MAX
+    return texts if more <= 0 else [*texts[:BRANCHES_MAX], f"and {more} more"]
 
 
 def outcome_line(report: Report) -> Text:
@@ -285,6 +379,7 @@ def _value_lines(report: Report) -> list[RenderableType]:
     lines: list[RenderableType] = []
     if report.error is not None:
         lines.append(Text(f"error: {failure_text(report.error)}", style="red"))
+        lines += [Text(line, style="dim") for line in own_frames(report.error)]
         others = report.error.get("others") if isinstance(report.error, dict) else None
         if isinstance(others, list):
             lines += [Text(f"       {failure_text(other)}", style="red") for other in others]
@@ -292,6 +387,29 @@ def _value_lines(report: Report) -> list[RenderableType]:
         lines.append(Text("output:"))
         lines.append(Text(value_text(report.output)))
     return lines
+
+
+def own_frames(error: object) -> list[str]:
+    """The innermost frames of the user's own code in a failure's traceback, as Python shows them;
+    files below the working directory by their path from there.
+    """
+    details = error.get("details") if isinstance(error, dict) else None
+    lines = details.get("traceback") if isinstance(details, dict) else None
+    if not isinstance(lines, list):
+        return []
+    frames: list[list[str]] = []
+    for line in map(str, lines):
+        if line.startswith('  File "'):
+            frames.append([line])
+        elif frames and line.strip(" ~^"):  # not the marks below the code
+            frames[-1].append(line)
+    own = [frame for frame in frames if is_own(frame[0].split('"')[1])]
+    here = f"{Path.cwd()}/"
+    return [
+        clean(line.replace(f'"{here}', '"', 1))
+        for frame in (own or frames)[-FRAMES_MAX:]
+        for line in frame
+    ]
 
 
 def value_text(value: object) -> str:
@@ -308,10 +426,13 @@ def value_text(value: object) -> str:
 
 def runs_table(rows: Iterable[RunRow], now: int) -> Table:
     """Runs, newest first."""
-    table = _table("run", "workflow", "state", "key", "age", "lasted")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("run", "workflow", "state", "key", "age", "lasted"):
+        free = column in ("workflow", "key")  # as long as their author made them
+        table.add_column(column, overflow="ellipsis" if free else "fold", no_wrap=not free)
     for row in rows:
         table.add_row(
-            row.run_id,
+            short_id(row.run_id),
             f"{clean(row.workflow)} v{row.version}",
             styled(shown_state(row.state, paused=row.paused))
             + Text(" quarantined" if row.quarantine else "", style="red"),
@@ -344,5 +465,5 @@ def report_text(report: Report) -> str:
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column in ("run", "start", "attempt"))
+        table.add_column(column, overflow="fold", no_wrap=column in ("state", "attempts"))
     return table

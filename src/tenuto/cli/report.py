@@ -8,19 +8,21 @@ durations in microseconds.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 from tenuto.coordinator.seats import ALL_QUEUES
 from tenuto.machine import events
 from tenuto.machine.snapshot import OpenedWait, Task, Timer
-from tenuto.model.definition import Node, NodeType, Wait, Work
+from tenuto.model.definition import Definition, Node, NodeType, Wait, Work
+from tenuto.model.expressions import Expression, Root
 from tenuto.model.graph import Graph
 from tenuto.model.ids import Place, place_of
 from tenuto.model.instants import format_duration, format_instant
 from tenuto.model.states import (
     FINAL_RUN_STATES,
     NODE_STATUS,
+    EdgeLetter,
     NodeLetter,
     RunState,
     TaskState,
@@ -29,30 +31,42 @@ from tenuto.ports.reads import RunDetail, WorkerRow
 from tenuto.ports.store import LeaseRow
 
 _NODE_OF = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLACE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)((?:\.\d+)*)(.*)")
+_FIELD = re.compile(r"\bnodes\.\??(\w+)\.\??output\.\??([A-Za-z_]\w*)")
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_.:/@%+=,-]+")
+
+RESUMED = "the run to be resumed"
+AN_ENGINE = "an engine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLine:
     """One node as it stands. `state`: its status, or for active ones `running`, `ready`, `retry`,
-    `waiting`.
+    `waiting`, and `interrupted` for an attempt whose engine is gone.
 
     Attributes:
+        place: where it is in its current pass (`model.ids`).
         attempts: attempts handed out in its current pass; 0 where no worker runs it.
         iteration: pass of its innermost loop, None outside loops.
         since: when what it does began, if known.
         waits_for: what it waits for, in words; empty if for nothing.
-        error: its failure payload, once dead.
+        command: what ends that wait, to be copied; empty if no command does.
+        took: targets of the edges that were taken, where a condition chose among them.
+        error: its failure payload, once dead; while it waits to be tried again, code and message
+        of the last failure.
     """
 
     id: str
     type: str
     state: str
+    place: str = ""
     attempts: int = 0
     attempts_max: int = 0
     iteration: int | None = None
     since: int | None = None
     waits_for: str = ""
+    command: str = ""
+    took: tuple[str, ...] = ()
     error: object = None
 
 
@@ -64,7 +78,9 @@ class Step:
         what: `attempt`, `wait`, `event`, or `run` for what befell the run itself.
         started_at: None where it isn't known, e.g. a task that never got a worker.
         ended_at: None while it goes on.
-        result: `success`, `failed`, `lost`, `cancelled`, `running`, or what was asked of the run.
+        result: `success`, `failed`, `lost`, `cancelled`, `running`, `interrupted`, or what was
+        asked of the run.
+        message: what a failure said; empty for none.
     """
 
     place: str
@@ -75,6 +91,7 @@ class Step:
     started_at: int | None = None
     ended_at: int | None = None
     code: str | None = None
+    message: str = ""
     worker: str = ""
 
 
@@ -82,6 +99,11 @@ class Step:
 class Report:
     """Everything about a run that people read. `output` and `error` are JSON values, None while
     there is none.
+
+    Attributes:
+        database: as commands must name it; empty for the default.
+        engine: the process that has the file open, where somebody else asks; empty if unknown.
+        go_on: the command that carries an unfinished run on, when no engine has the file open.
     """
 
     run_id: str
@@ -93,6 +115,9 @@ class Report:
     ended_at: int | None
     now: int
     quarantine: str | None = None
+    database: str = ""
+    engine: str = ""
+    go_on: str = ""
     nodes: tuple[NodeLine, ...] = ()
     timeline: tuple[Step, ...] = ()
     output: object = None
@@ -121,12 +146,20 @@ class Known:
     Attributes:
         history: (number, event), from number 1 on without gaps.
         errors: place -> failure payload as a JSON value.
+        failures: event number -> what the failure in it said.
+        early: (event number, place) of each wait that found its event in the mailbox.
+        hints: node -> what a payload for it looks like, where its output is read.
+        engine: as in `Report`; None: no engine has the file open, so nothing goes on.
         database: as the user must write it in a command; empty for the default file.
     """
 
     history: Sequence[tuple[int, events.Event]] = ()
     workers: Sequence[WorkerRow] = ()
     errors: Mapping[str, object] = field(default_factory=dict)
+    failures: Mapping[int, str] = field(default_factory=dict)
+    early: Sequence[tuple[int, Place]] = ()
+    hints: Mapping[str, str] = field(default_factory=dict)
+    engine: str | None = ""
     output: object = None
     error: object = None
     database: str = ""
@@ -147,8 +180,19 @@ def make_report(graph: Graph, detail: RunDetail, known: Known) -> Report:
         ended_at=run.ended_at,
         now=max(known.now, detail.snapshot.at),
         quarantine=run.quarantine,
+        database=known.database,
+        engine=known.engine or "",
+        go_on=(
+            go_on_command(run.run_id, known.database) if is_open and known.engine is None else ""
+        ),
         nodes=tuple(_node_lines(graph, detail, known, is_open=is_open)),
-        timeline=make_timeline(known.history, detail.tasks),
+        timeline=make_timeline(
+            known.history,
+            detail.tasks,
+            failures=known.failures,
+            early=known.early,
+            driven=known.engine is not None,
+        ),
         output=known.output,
         error=known.error,
     )
@@ -167,6 +211,16 @@ def node_of(place: str) -> str:
     return found[0] if found else ""
 
 
+def label_of(place: str) -> str:
+    """A place as people read it: `look #3` in the third pass of a loop; the place itself outside
+    of loops.
+    """
+    found = _PLACE.fullmatch(place)
+    if found is None or not found[2]:
+        return place
+    return f"{found[1]} #{found[2][1:]}{found[3]}"
+
+
 # -- nodes -----------------------------------------------------------------------------------------
 
 
@@ -176,46 +230,93 @@ def _node_lines(
     tasks = {task.place: (task, lease) for task, lease in detail.tasks}
     timers = {(timer.place, timer.kind): timer for timer in detail.timers}
     waits = {wait.place: wait for wait in detail.waits}
+    handed_out = _handed_out(known.history)
     lines = []
     for number, node in enumerate(graph.definition.nodes):
         loops = graph.loops_of[number]
         passes = tuple(detail.snapshot.passes[loop] for loop in loops)
         place = place_of(node.id, passes)
         letter = NodeLetter(chr(detail.snapshot.nodes[number]))
-        state, since, waits_for = NODE_STATUS[letter], None, ""
+        state, since, waits_for, command = NODE_STATUS[letter], None, "", ""
         task, lease = tasks.get(place, (None, None))
         if letter is NodeLetter.ACTIVE and is_open:
             if task is not None:
-                state, since, waits_for = _working(
-                    task, lease, timers, known, paused=detail.run.paused
-                )
+                paused = detail.run.paused
+                state, since, waits_for = _working(task, lease, timers, known, paused=paused)
+                if waits_for == RESUMED:
+                    command = resume_command(detail.run.run_id, known.database)
             elif node.type in (NodeType.WAIT, NodeType.WAIT_FOR_EVENT):
                 state = "waiting"
-                since, waits_for = _waiting(node, place, timers, waits, known)
+                since, waits_for, command = _waiting(node, place, timers, waits, known)
         lines.append(
             NodeLine(
                 id=node.id,
                 type=node.type,
                 state=state,
-                attempts=_attempts(task, lease),
+                place=place,
+                attempts=_attempts(task, lease, handed_out),
                 attempts_max=(
                     node.detail.retry.max_attempts if isinstance(node.detail, Work) else 0
                 ),
                 iteration=passes[-1] if passes else None,
                 since=since,
                 waits_for=waits_for,
-                error=known.errors.get(place) if letter is NodeLetter.DEAD else None,
+                command=command,
+                took=_taken(graph, number, detail.snapshot.edges),
+                error=(
+                    known.errors.get(place)
+                    if letter is NodeLetter.DEAD
+                    else _last_failure(place, known)
+                    if state == "retry"
+                    else None
+                ),
             )
         )
     return lines
 
 
-def _attempts(task: Task | None, lease: LeaseRow | None) -> int:
+def _handed_out(history: Sequence[tuple[int, events.Event]]) -> Mapping[str, int]:
+    """Place -> the last attempt that a worker had and whose end is in the history."""
+    found: dict[str, int] = {}
+    for _, event in history:
+        match event:
+            case events.AttemptSucceeded() | events.AttemptFailed() | events.LeaseExpired():
+                found[event.place] = event.attempt
+            case events.DeadlinePassed() if event.lease_id is not None:
+                found[event.place] = event.attempt
+    return found
+
+
+def _last_failure(place: Place, known: Known) -> object:
+    for seq, event in reversed(known.history):
+        if isinstance(event, events.AttemptFailed) and event.place == place:
+            return {"code": event.code, "message": known.failures.get(seq, "")}
+        if isinstance(event, events.DeadlinePassed) and event.place == place:
+            return {"code": event.deadline.value, "message": known.failures.get(seq, "")}
+    return None
+
+
+def _taken(graph: Graph, number: int, letters: bytes) -> tuple[str, ...]:
+    """Where a node's end led to, if conditions had a say in it."""
+    definition, outs = graph.definition, graph.outs[number]
+    edges = definition.edges
+    if not any(edges[out].when is not None or edges[out].otherwise for out in outs):
+        return ()
+    return tuple(
+        definition.nodes[edges[out].target].id
+        for out in outs
+        if letters[out] == ord(EdgeLetter.TAKEN)
+    )
+
+
+def _attempts(task: Task | None, lease: LeaseRow | None, handed_out: Mapping[str, int]) -> int:
     """Attempts handed out: a pending task's number is the one that comes next until it is
-    leased.
+    leased, and a task may be cancelled before it ever was.
     """
     if task is None:
         return 0
+    if task.state in (TaskState.CANCELLED, TaskState.DEAD) and lease is None:
+        return handed_out.get(task.place, 0)
     waits = task.state in (TaskState.PENDING, TaskState.RETRY) and lease is None
     return task.attempt - 1 if waits else task.attempt
 
@@ -230,18 +331,20 @@ def _working(
 ) -> tuple[str, int | None, str]:
     """State, since when, and what a task that isn't final waits for."""
     if lease is not None:
+        if known.engine is None:
+            return "interrupted", None, AN_ENGINE
         return "running", lease.leased_at, ""
     if task.state is TaskState.RETRY:
         timer = timers.get((task.place, events.TimerKind.BACKOFF))
         return "retry", None, f"attempt {task.attempt}" + (_when(timer, known.now) if timer else "")
     if paused:
-        return "ready", None, "the run to be resumed"
+        return "ready", None, RESUMED
     knows = [worker for worker in known.workers if task.name in worker.names]
     if not knows:
         return "ready", None, f"a worker that has `{task.name}`"
     if not any({task.queue, ALL_QUEUES} & {*worker.queues} for worker in knows):
         return "ready", None, f"a worker of the queue `{task.queue}` that has `{task.name}`"
-    return "ready", None, ""
+    return "ready", None, AN_ENGINE if known.engine is None else ""
 
 
 def _waiting(
@@ -250,25 +353,28 @@ def _waiting(
     timers: Mapping[tuple[Place, events.TimerKind], Timer],
     waits: Mapping[Place, OpenedWait],
     known: Known,
-) -> tuple[int | None, str]:
-    """Since when, and what a wait waits for."""
+) -> tuple[int | None, str, str]:
+    """Since when, what a wait waits for, and the command that ends it."""
     wait = waits.get(place)
     if wait is not None:
         timer = timers.get((place, events.TimerKind.EVENT))
-        until = f", at most{_when(timer, known.now)}" if timer else ""
+        until = f", for at most {_left(timer, known.now)}" if timer else ""
         key = "" if wait.key is None else wait.key
-        return wait.opened_at, (
-            f"event {wait.event} key {quoted(key)}{until} "
-            f"({send_command(wait.event, key, known.database)})"
+        payload = known.hints.get(node.id, "")
+        return (
+            wait.opened_at,
+            f"event {wait.event} key {quoted(key)}{until}",
+            send_command(wait.event, key, known.database, payload=payload),
         )
     timer = timers.get((place, events.TimerKind.WAIT))
     if timer is None:
-        return None, ""
+        return None, "", ""
     began = next((event.at for seq, event in known.history if seq == timer.version), None)
     fixed = isinstance(node.detail, Wait) and node.detail.until_at is not None
-    return began, f"its time{_when(timer, known.now)}" + (
-        f" ({format_instant(timer.due_at)})" if fixed else ""
-    )
+    if timer.due_at <= known.now:
+        return began, "its time, which has come", ""
+    due = f" ({format_instant(timer.due_at)})" if fixed else ""
+    return began, f"its time{_when(timer, known.now)}{due}", ""
 
 
 def _when(timer: Timer, now: int) -> str:
@@ -276,10 +382,71 @@ def _when(timer: Timer, now: int) -> str:
     return f" in {format_duration(left)}" if left > 0 else " now"
 
 
-def send_command(event: str, key: str, database: str) -> str:
-    """The command that sends what a wait waits for."""
-    more = f" --database {quoted(database)}" if database else ""
-    return f"tenuto event send {quoted(event)} --key {quoted(key)}{more}"
+def _left(timer: Timer, now: int) -> str:
+    return format_duration(max(0, timer.due_at - now))
+
+
+# -- commands to copy ------------------------------------------------------------------------------
+
+
+def send_command(event: str, key: str, database: str, *, payload: str = "") -> str:
+    """The command that sends what a wait waits for. `payload`: what it looks like, with `…` where
+    values stand; empty where nobody reads it.
+    """
+    more = f" --payload {quoted(payload)}" if payload else ""
+    return f"tenuto event send {quoted(event)} --key {quoted(key)}{more}{_on(database)}"
+
+
+def go_on_command(run_id: str, database: str, *, file: str = "", app: str = "") -> str:
+    """The command that carries a run on."""
+    named = f" {quoted(file)}" if file else ""
+    more = f" --app {quoted(app)}" if app else ""
+    return f"tenuto run{named} --carry-on {run_id}{more}{_on(database)}"
+
+
+def resume_command(run_id: str, database: str) -> str:
+    """The command that ends a pause, or a quarantine."""
+    return f"tenuto run resume {run_id}{_on(database)}"
+
+
+def _on(database: str) -> str:
+    return f" --database {quoted(database)}" if database else ""
+
+
+def payload_hints(definition: Definition) -> Mapping[str, str]:
+    """Node -> what the payload of its event looks like: the fields that expressions read of its
+    output. Nodes that nobody reads are absent.
+    """
+    waits = {node.id for node in definition.nodes if node.type is NodeType.WAIT_FOR_EVENT}
+    if not waits:
+        return {}
+    names: dict[str, dict[str, None]] = {}
+    for expression in _expressions(definition):
+        for read in expression.reads:
+            if read.root is Root.NODES and read.node in waits and read.field == "output":
+                names.setdefault(read.node, {})
+        for node, name in _FIELD.findall(expression.text):
+            if node in names:
+                names[node][name] = None
+    return {
+        node: "{" + ", ".join(f'"{name}": …' for name in found) + "}" if found else "{…}"
+        for node, found in names.items()
+    }
+
+
+def _expressions(definition: Definition) -> Iterator[Expression]:
+    if definition.output is not None:
+        yield definition.output
+    for edge in definition.edges:
+        if edge.when is not None:
+            yield edge.when
+    for node in definition.nodes:
+        if node.detail is None:
+            continue
+        for each in fields(node.detail):
+            value = getattr(node.detail, each.name)
+            if isinstance(value, Expression):
+                yield value
 
 
 def quoted(text: str) -> str:
@@ -295,12 +462,22 @@ def quoted(text: str) -> str:
 def make_timeline(
     history: Sequence[tuple[int, events.Event]],
     tasks: Sequence[tuple[Task, LeaseRow | None]] = (),
+    *,
+    failures: Mapping[int, str] | None = None,
+    early: Sequence[tuple[int, Place]] = (),
+    driven: bool = True,
 ) -> tuple[Step, ...]:
     """Attempts and waits in the order of their start; `tasks` add the attempts under way and those
-    cut off.
+    cut off. `failures`, `early`: as in `Known`. `driven`: an engine may be at work.
     """
     times = {seq: event.at for seq, event in history}
-    steps = [step for _, event in history if (step := step_of(event, times)) is not None]
+    said = failures or {}
+    steps = []
+    for seq, event in history:
+        step = step_of(event, times)
+        if step is not None:
+            steps.append(replace(step, message=said[seq]) if seq in said else step)
+    steps += [_found(place, times[seq]) for seq, place in early]
     for task, lease in tasks:
         if lease is None or task.state not in (TaskState.PENDING, TaskState.CANCELLED):
             continue
@@ -309,13 +486,26 @@ def make_timeline(
                 place=task.place,
                 node=node_of(task.place),
                 what="attempt",
-                result="running" if task.state is TaskState.PENDING else "cancelled",
+                result=_under_way(task, driven=driven),
                 attempt=task.attempt,
                 started_at=lease.leased_at,
                 worker=lease.worker,
             )
         )
     return tuple(sorted(steps, key=_began))
+
+
+def _under_way(task: Task, *, driven: bool) -> str:
+    if task.state is not TaskState.PENDING:
+        return "cancelled"
+    return "running" if driven else "interrupted"
+
+
+def _found(place: Place, at: int) -> Step:
+    """A wait whose event was in the mailbox already."""
+    return Step(
+        place=place, node=node_of(place), what="event", result="success", started_at=at, ended_at=at
+    )
 
 
 def _began(step: Step) -> int:
@@ -436,6 +626,7 @@ def report_json(report: Report) -> dict[str, object]:
         "output": report.output,
         "error": report.error,
         "quarantine": report.quarantine,
+        "go_on": report.go_on or None,
         "nodes": [_node_json(line) for line in report.nodes],
         "timeline": [step_json(step, report.created_at) for step in report.timeline],
     }
@@ -449,6 +640,8 @@ def _node_json(line: NodeLine) -> dict[str, object]:
         "attempts": line.attempts,
         "iteration": line.iteration,
         "waits_for": line.waits_for or None,
+        "command": line.command or None,
+        "took": list(line.took) or None,
         "error": line.error,
     }
 
@@ -462,6 +655,7 @@ def step_json(step: Step, origin: int) -> dict[str, object]:
         "attempt": step.attempt,
         "result": step.result,
         "code": step.code,
+        "message": step.message or None,
         "worker": step.worker or None,
         "start_us": None if step.started_at is None else step.started_at - origin,
         "duration_us": (

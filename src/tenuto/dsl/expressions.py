@@ -6,6 +6,7 @@ from where it is read is `reads`' question, once the graph is known.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tenuto.dsl.findings import Findings, did_you_mean
@@ -39,6 +40,8 @@ _NEVER_KEY = {
     "map": "a mapping",
     "null_type": "nothing",
 }
+_CHOICES = ("?", "&&", "||")
+_JINJA = re.compile(r"\{\{([^{}]+)\}\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Use:
     guarded: bool
     secrets: bool
     """Whether `secrets` may stand here (X9)."""
+    conditional: bool = False
+    """Whether the expression chooses (`? :`, `&&`, `||`): the read may be guarded by what it does not name."""
 
 
 class Expressions:
@@ -151,6 +156,9 @@ class Expressions:
             for piece in parts:
                 _, found = self._expression(piece.text, piece.start, places, owner, secrets=secrets)
                 reads.update(dict.fromkeys(found))
+        elif isinstance(tree.value, str) and (braces := _JINJA.search(tree.value)):
+            at = Places(tree, self._findings.text).offset(braces.start())
+            self._findings.add("jinja_braces", at, braces[0], cure=braces[1].strip())
 
     def _expression(
         self, text: str, start: int, places: Places, owner: Owner, *, secrets: bool = False
@@ -178,7 +186,8 @@ class Expressions:
             self._findings.add("int_division", places.offset(start + offset), text)
         for found in parsed.reads:
             at = places.offset(start + found.offset)
-            self.uses.append(Use(found.read, owner, at, found.guarded, secrets))
+            chooses = any(sign in text for sign in _CHOICES)
+            self.uses.append(Use(found.read, owner, at, found.guarded, secrets, chooses))
         return parsed, tuple(dict.fromkeys(found.read for found in parsed.reads))
 
     def _raw(self, tree: Tree) -> str:

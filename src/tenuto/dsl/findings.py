@@ -137,7 +137,7 @@ KINDS: Mapping[str, Kind] = _kinds(
         "`{key}` is {actual}; a duration is text with a unit",
         "write it like {cure}",
     ),
-    Kind("bad_duration", "{problem}", "write it like `10s`, `1h30m` or `2d`"),
+    Kind("bad_duration", "{problem}", "{cure}"),
     Kind("bad_instant", "{problem}", "write it like `2026-12-24T18:00:00+01:00`"),
     Kind("wait_form", "a wait has exactly one of `for` and `until`", "keep one of the two"),
     Kind(
@@ -182,6 +182,12 @@ KINDS: Mapping[str, Kind] = _kinds(
         "close it with `}}`; a literal `${{` is written `$${{`",
     ),
     Kind(
+        "jinja_braces",
+        "`{text}` is plain text here: expressions stand in `${{…}}`",
+        "write `${{{cure}}}`",
+        _WARNING,
+    ),
+    Kind(
         "template_in_condition",
         "`{key}` is a bare expression, not a text with `${{…}}`",
         "leave out `${{` and `}}`",
@@ -217,6 +223,13 @@ KINDS: Mapping[str, Kind] = _kinds(
         "unguarded_previous_pass",
         "`{node}` is read from the previous pass of the loop, and the first pass has none",
         "guard it: `nodes.{node}.?output.orValue(null)`, or `iteration == 1 ? … : …`",
+    ),
+    Kind(
+        "unguarded_output",
+        "`{node}` may have no output although the run succeeds: {when}",
+        "guard it: `nodes.{node}.?output.orValue(null)`",
+        _WARNING,
+        about="`output` of the workflow reads a node that may not have succeeded when the run does",
     ),
     Kind(
         "not_in_loop",

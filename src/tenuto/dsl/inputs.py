@@ -23,6 +23,7 @@ from tenuto.model.errors import InvalidInput
 ENV_PREFIX = "TENUTO_VAR_"
 INPUT_NESTING_MAX = 200
 """Levels of an input: far beyond any use, and within what every JSON library walks."""
+_PYTHON_WORDS = {"None": "null", "True": "true", "False": "false"}
 
 # Keywords whose values are data, not schemas.
 _DATA = frozenset({"const", "enum", "default", "examples"})
@@ -259,6 +260,8 @@ def _path(error: ValidationError) -> str:
 def _cure(error: ValidationError) -> str:
     """What is wrong, and what to do."""
     message, wanted = _first_line(error.message), error.validator_value
+    first, space, rest = message.partition(" ")
+    message = _PYTHON_WORDS.get(first, first) + space + rest
     match error.validator:
         case "type":
             types = wanted if isinstance(wanted, list) else [wanted]
@@ -324,6 +327,8 @@ def _refuse_unstorable(value: object, path: str, depth: int) -> None:
         if not math.isfinite(value):
             raise InvalidInput("JSON has no such number; leave it out or use text", path=path)
     elif isinstance(value, str):
+        if "\0" in value:
+            raise InvalidInput("it holds a NUL character; remove it, or use base64", path=path)
         try:
             value.encode()
         except UnicodeEncodeError:

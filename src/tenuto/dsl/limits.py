@@ -15,6 +15,9 @@ FACTOR_MAX = 1_000
 PASSES_MAX = 1_000_000
 SCHEMA_MAX = 10_000
 """Values in an `input` schema: checking it costs up to 0.1 ms each."""
+WORD_MAX = 512
+"""Characters of an idempotency key, and of an event's key and id (`coordinator.mailbox`)."""
+REASON_MAX = 2_000
 PRIORITY_MAX = 1_000
 JOIN_MAX = 10_000
 
@@ -65,6 +68,8 @@ LIMITS: tuple[Limit, ...] = (
         f"{LOST_MAX}",
         "the task is dead with `lease_lost`",
     ),
+    Limit("an idempotency key, an event's key or id", f"{WORD_MAX} characters", "refused"),
+    Limit("the reason of a cancel", f"{REASON_MAX:,} characters", "refused"),
     Limit(
         "a payload (input, output, error)",
         f"{PAYLOAD_MAX:,} bytes of JSON",

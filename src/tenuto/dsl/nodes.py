@@ -22,6 +22,7 @@ from tenuto.dsl.limits import (
     TASK_NAME,
 )
 from tenuto.dsl.section import Section
+from tenuto.dsl.synonyms import type_for
 from tenuto.dsl.templates import has_template
 from tenuto.dsl.yaml import Fields, Scalar, Tree
 from tenuto.model.definition import (
@@ -120,7 +121,8 @@ def type_of(section: Section) -> NodeType | None:
         return None
     if folded not in _TYPES:
         known = ", ".join(_TYPES)
-        meant = section.findings.suggest(folded, (*_TYPES, *_LATER_TYPES))
+        types = (*_TYPES, *_LATER_TYPES)
+        meant = type_for(folded) or section.findings.suggest(folded, types)
         section.findings.add(
             "unknown_type", tree.start, name, cure=did_you_mean(meant, f"there are {known}")
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tenuto.dsl.certain import uncertain
 from tenuto.dsl.expressions import Owner, Use, name_of
 from tenuto.dsl.findings import Findings, did_you_mean
 from tenuto.model.definition import Definition, On
@@ -35,6 +36,28 @@ def check_reads(uses: Sequence[Use], graph: Graph, findings: Findings) -> None:
     checker = _Checker(graph, findings)
     for use in uses:
         checker.check(use)
+    _check_output(uses, graph, findings)
+
+
+def _check_output(uses: Sequence[Use], graph: Graph, findings: Findings) -> None:
+    """Warn of outputs that the run's own `output` reads as if they were always there."""
+    bare = [
+        use
+        for use in uses
+        if use.owner == Owner()
+        and use.read.root is Root.NODES
+        and use.read.field == "output"
+        and use.read.node in graph.numbers
+        and not (use.guarded or use.conditional)
+    ]
+    if not bare:
+        return
+    found = uncertain(graph, {graph.numbers[use.read.node] for use in bare})
+    for use in bare:
+        when = found.get(graph.numbers[use.read.node])
+        if when is not None:
+            text = name_of(use.read)
+            findings.add("unguarded_output", use.at, text, node=use.read.node, when=when)
 
 
 class _Checker:

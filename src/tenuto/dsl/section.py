@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from tenuto.dsl.findings import Findings, did_you_mean
+from tenuto.dsl.synonyms import duration_hint, spell_seconds, word_for
 from tenuto.dsl.templates import has_template
 from tenuto.dsl.yaml import Fields, Items, Scalar, Tree, kind_of
 from tenuto.model.instants import parse_duration, parse_instant
@@ -50,7 +51,7 @@ class Section:
                 )
             else:
                 cure = did_you_mean(
-                    self.findings.suggest(name, known),
+                    word_for(name, known) or self.findings.suggest(name, known),
                     f"take it out, or call it `x-{name}`",
                 )
                 self.findings.add("unknown_key", key.start, name, what=self.what, cure=cure)
@@ -136,7 +137,10 @@ class Section:
         if tree is None:
             return None
         if not isinstance(tree.value, str):
-            cure = f"`{tree.value}s`" if type(tree.value) is int and tree.value > 0 else "`10s`"
+            number = tree.value
+            cure = "`10s`"
+            if type(number) in (int, float) and (said := spell_seconds(str(number))):
+                cure = f"`{said}`"
             self.findings.add(
                 "duration_type",
                 tree.start,
@@ -150,7 +154,8 @@ class Section:
             value = parse_duration(tree.value)
         except ValueError as error:
             problem, _, _ = str(error).partition(";")
-            self.findings.add("bad_duration", tree.start, tree.value, problem=problem)
+            cure = duration_hint(tree.value)
+            self.findings.add("bad_duration", tree.start, tree.value, problem=problem, cure=cure)
             return None
         if value == 0 and not zero:
             self._bad_value(key, tree, "longer than nothing", "leave it out for no limit")

@@ -32,7 +32,10 @@ class _Shape:
 def _render(
     logger: Any, method: str, event: MutableMapping[str, Any]
 ) -> tuple[tuple[str], dict[str, Any]]:
-    """Turn an event into the line that the handler writes, a traceback included."""
+    """Turn an event into the line that the handler writes, a traceback included; the record has the event itself as
+    `tenuto`, for handlers that write lines of their own.
+    """
+    fields = dict(event)
     if _Shape.console is not None:
         line = _Shape.console(logger, method, _stamp(logger, method, event))
     else:
@@ -41,7 +44,13 @@ def _render(
             line = str(_json(logger, method, _stamp(logger, method, event)))
         else:
             line = _plain(logger, method, event)
-    return (line,), {"exc_info": False}  # or the standard library would add the traceback again
+    if "exception" in event:
+        fields["exception"] = event["exception"]
+    fields.pop("exc_info", None)
+    return (line,), {
+        "exc_info": False,
+        "extra": {"tenuto": fields},
+    }  # or the standard library would add the traceback again
 
 
 def get_logger(name: str = ROOT, **bound: object) -> Logger:

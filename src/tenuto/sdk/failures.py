@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from tenuto.model.errors import TenutoError
 
+_HOW = {"failed": "failed", "cancelled": "was cancelled", "timed_out": "timed out"}
+_SAYS_NO_MORE = frozenset({"cancelled", "timed_out", "run_timeout"})
+
 
 class RunFailed(TenutoError):
     """A run ended as `failed`, `cancelled` or `timed_out`.
@@ -26,7 +29,13 @@ class RunFailed(TenutoError):
         self.message = str(fields.get("message") or "")
         node = fields.get("node")
         self.node = str(node) if node else None
+        how = _HOW.get(state, state)
         where = f" at {self.node}" if self.node else ""
-        said = f": {self.message}" if self.message else ""
-        what = f" with {self.code}{where}{said}" if fields else ""
-        super().__init__(f"run {run_id} ended {state}{what}")
+        # A cancel and a run's timeout have codes that only say it once more.
+        named = self.code not in _SAYS_NO_MORE and bool(fields)
+        why = [part for part in (self.code if named else "", self.message) if part]
+        super().__init__(": ".join([f"run {run_id} {how}{where}", *why]))
+        details = fields.get("details")
+        lines = details.get("traceback") if isinstance(details, dict) else None
+        if isinstance(lines, list) and lines:
+            self.add_note("\n".join(["in the task:", *map(str, lines)]))

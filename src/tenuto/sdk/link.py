@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import concurrent.futures.thread  # noqa: F401 - before our hook: what is registered last runs first
+import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from tenuto.model.errors import Conflict, InvariantViolated, TenutoError
 
 if TYPE_CHECKING:
     from tenuto.app.embedded import Engine
@@ -23,7 +27,9 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _inside: ContextVar[Engine | None] = ContextVar("tenuto_inside", default=None)
 """The engine on whose loop this asyncio task runs, on behalf of `wait`."""
-_OPEN: weakref.WeakSet[Link] = weakref.WeakSet()
+_LINKS: weakref.WeakSet[Link] = weakref.WeakSet()
+_CLI_CURE = "name another file with --database"
+_PYTHON_CURE = 'open another file: Tenuto("other.db")'
 
 
 class Link:
@@ -35,6 +41,7 @@ class Link:
         self._lock = threading.Lock()
         self._engine: Engine | None = None
         self._user_loop: asyncio.AbstractEventLoop | None = None
+        _LINKS.add(self)
 
     @property
     def is_open(self) -> bool:
@@ -53,7 +60,10 @@ class Link:
         engine = self._usable()
         if engine is None:
             engine = await asyncio.to_thread(self._open, loop)
-        return await asyncio.wrap_future(engine.call(make(engine)))
+        try:
+            return await asyncio.wrap_future(engine.call(make(engine)))
+        except TenutoError as error:
+            raise _told(error) from None
 
     def wait(self, coroutine: Coroutine[Any, Any, _T], verb: str) -> _T:
         """Run a coroutine that uses `ask` on the engine's loop, and wait for it in this thread.
@@ -80,9 +90,15 @@ class Link:
             _inside.set(engine)
             return await coroutine
 
-        future = engine.call(inside())
+        try:
+            future = engine.call(inside())
+        except BaseException:
+            coroutine.close()
+            raise
         try:
             return future.result()
+        except TenutoError as error:
+            raise _told(error) from None
         except BaseException:  # Ctrl-C while waiting: nobody wants the answer any more
             future.cancel()
             raise
@@ -93,6 +109,11 @@ class Link:
             engine, self._engine, self._user_loop = self._engine, None, None
             if engine is not None:
                 engine.stop()
+
+    def forget(self) -> None:
+        """In a forked child: the engine's threads stayed with the parent, and so does the file."""
+        self._lock = threading.Lock()
+        self._engine, self._user_loop = None, None
 
     def _usable(self) -> Engine | None:
         """The engine, unless there is none or the user's loop that it was given is gone."""
@@ -117,14 +138,41 @@ class Link:
                 slots=self._slots,
                 threads=self._threads,
             )
-            engine.start()
+            try:
+                engine.start()
+            except TenutoError as error:
+                raise _told(error) from None
             self._engine, self._user_loop = engine, loop
-            _OPEN.add(self)
             return engine
 
 
-@atexit.register
+def _told(error: TenutoError) -> TenutoError:
+    """The error for the caller: his own lines as its traceback, not the engine's, and a cure that he has in Python."""
+    if isinstance(error, InvariantViolated):
+        return error  # a bug of ours: the lines are what helps
+    if isinstance(error, Conflict) and _CLI_CURE in str(error):
+        error = Conflict(str(error).replace(_CLI_CURE, _PYTHON_CURE))
+    error.__cause__ = None
+    return error.with_traceback(None)
+
+
 def _close_all() -> None:
     """Drain what the program left open."""
-    for link in list(_OPEN):
+    for link in list(_LINKS):
         link.close()
+
+
+def _forget_all() -> None:
+    for link in list(_LINKS):
+        link.forget()
+
+
+# `atexit` is too late to drain: by then executors refuse work, so a task under way that uses one (`asyncio.to_thread`,
+# looking up a host) would fail where it could have finished. The hook of `threading`, on which `concurrent.futures`
+# stands, comes before that. It is no public name: where a Python has it no more, `atexit` still closes.
+try:
+    threading._register_atexit(_close_all)  # type: ignore[attr-defined]  # noqa: SLF001
+except (AttributeError, RuntimeError):
+    atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

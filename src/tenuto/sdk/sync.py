@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 class TenutoVerbs:
     """The verbs of `Tenuto` that wait."""
 
+    def open(self) -> None:
+        """Open the file and carry on every unfinished run in it; starts none. Any other verb does so, too.
+
+        Raises:
+            Conflict: another engine has the file, or it is of a newer version.
+            Unavailable: it cannot be read or written.
+        """
+        me = cast("Tenuto", self)
+        return me.link.wait(me.aopen(), "open")
+
     def deploy(self, workflow: str | Path) -> Workflow:
         """Store a definition; the newest version of its name if nothing changed.
 
@@ -47,7 +57,7 @@ class TenutoVerbs:
             same key gives the first one's run. vars: override the definition's `vars`.
 
         Raises:
-            InvalidInput: `input` fails the schema, or a var is unknown.
+            InvalidInput: `input` fails the schema, a var is unknown, or the key cannot be stored.
             InvalidDefinition: with all findings.
             NotFound: no such file or deployed workflow.
         """
@@ -100,7 +110,7 @@ class TenutoVerbs:
         return me.link.wait(me.asend_event(event, key, payload, event_id=event_id), "send_event")
 
     def get_run(self, run_id: str) -> Run:
-        """The run with this id. Raises NotFound."""
+        """The run with this id, the whole of it. Raises NotFound."""
         me = cast("Tenuto", self)
         return me.link.wait(me.aget_run(run_id), "get_run")
 

@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from tenuto.model.errors import InvalidInput, NotFound
+from tenuto.model.graph import Graph
 from tenuto.model.ids import RunId
 from tenuto.model.states import RunState
 from tenuto.sdk import workflows
@@ -23,9 +24,13 @@ from tenuto.sdk.workflows import Workflow
 from tenuto.settings import Database, parse_database
 from tenuto.worker.registry import Registry
 
+if TYPE_CHECKING:
+    from tenuto.app.embedded import Engine
+
 NAMESPACE = "default"
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Source = TypeVar("_Source")
 
 
 class Tenuto(TenutoVerbs):
@@ -54,8 +59,8 @@ class Tenuto(TenutoVerbs):
             NotYet: a `postgresql:` or `http:` URL.
             InvalidInput: any other URL, or a bound below 1.
         """
-        if slots < 1 or threads < 1:
-            raise InvalidInput("slots and threads must be at least 1")
+        if not (isinstance(slots, int) and isinstance(threads, int)) or min(slots, threads) < 1:
+            raise InvalidInput("slots and threads must be whole numbers of at least 1")
         self.database: Database = parse_database(None if url is None else str(url))
         self.has_default_database = url is None
         self.registry = Registry()
@@ -95,6 +100,19 @@ class Tenuto(TenutoVerbs):
 
     # -- verbs -----------------------------------------------------------------------------------------------------
 
+    async def aopen(self) -> None:
+        """Open the file and carry on every unfinished run in it; starts none. Any other verb does so, too.
+
+        Raises:
+            Conflict: another engine has the file, or it is of a newer version.
+            Unavailable: it cannot be read or written.
+        """
+
+        async def nothing(engine: Engine) -> None:
+            del engine
+
+        await self.link.ask(nothing)
+
     async def adeploy(self, workflow: str | Path) -> Workflow:
         """Store a definition; the newest version of its name if nothing changed.
 
@@ -110,7 +128,7 @@ class Tenuto(TenutoVerbs):
             raise InvalidInput(
                 f"{str(workflow)!r} is neither a .yaml, .yml or .json file nor a text"
             )
-        return await self._deploy(source)
+        return await self._deploy(source, workflows.compile_source)
 
     async def astart(
         self,
@@ -129,7 +147,7 @@ class Tenuto(TenutoVerbs):
             same key gives the first one's run. vars: override the definition's `vars`.
 
         Raises:
-            InvalidInput: `input` fails the schema, or a var is unknown.
+            InvalidInput: `input` fails the schema, a var is unknown, or the key cannot be stored.
             InvalidDefinition: with all findings.
             NotFound: no such file or deployed workflow.
         """
@@ -170,7 +188,7 @@ class Tenuto(TenutoVerbs):
         misfit = self.registry.get(name).misfit(params)
         if misfit is not None:
             raise InvalidInput(misfit)
-        stored = await self._deploy(workflows.single_task(name, params))
+        stored = await self._deploy(name, workflows.single_task)
         [run] = await self._start_stored(stored, [(params, None)], {})
         return run
 
@@ -189,15 +207,21 @@ class Tenuto(TenutoVerbs):
         Returns:
             False if it was dropped.
         """
+        from tenuto.dsl.storable import check_word
         from tenuto.runtime.results import canonical
 
+        for word, what in ((event, "event"), (key, "key"), (event_id or "", "event_id")):
+            check_word(word, what)
         text = canonical(payload, name="payload")
         return await self.link.ask(
             lambda engine: engine.commands.send_event(event, key, text, event_id=event_id)
         )
 
     async def aget_run(self, run_id: str) -> Run:
-        """The run with this id. Raises NotFound."""
+        """The run with this id, the whole of it. Raises NotFound."""
+        from tenuto.dsl.storable import check_word
+
+        check_word(run_id, "run_id")
         detail = await self.link.ask(lambda engine: engine.reads.get_run(RunId(run_id)))
         return Run(detail.run.run_id, self)
 
@@ -258,7 +282,11 @@ class Tenuto(TenutoVerbs):
         given: Mapping[str, object],
     ) -> list[Run]:
         source = workflows.find_source(workflow)
-        stored = await self._find(str(workflow)) if source is None else await self._deploy(source)
+        stored = (
+            await self._find(str(workflow))
+            if source is None
+            else await self._deploy(source, workflows.compile_source)
+        )
         return await self._start_stored(stored, inputs, given)
 
     async def _start_stored(
@@ -269,8 +297,12 @@ class Tenuto(TenutoVerbs):
     ) -> list[Run]:
         from tenuto.coordinator.commands import StartRequest
         from tenuto.dsl.inputs import check_input
+        from tenuto.dsl.storable import check_word
 
         merged = workflows.vars_text(stored, given)
+        for _, key in inputs:
+            if key is not None:
+                check_word(key, "key")
         requests = [
             StartRequest(
                 graph_hash=stored.hash,
@@ -289,14 +321,14 @@ class Tenuto(TenutoVerbs):
         started = await self.link.ask(lambda engine: engine.commands.start(requests))
         return [Run(each.run_id, self) for each in started]
 
-    async def _deploy(self, source: workflows.Source) -> Workflow:
-        known = self._deployed.get(source)
+    async def _deploy(self, source: _Source, compile: Callable[[_Source], Graph]) -> Workflow:
+        known = self._deployed.get((compile, source))
         if known is not None and self.link.is_open:
             return known
-        graph = await asyncio.to_thread(workflows.compile_source, source)
+        graph = await asyncio.to_thread(compile, source)
         row = await self.link.ask(lambda engine: engine.commands.deploy(graph))
         stored = workflows.workflow_of(graph, version=row.version, content_hash=row.hash)
-        self._deployed[source] = stored
+        self._deployed[compile, source] = stored
         return stored
 
     async def _find(self, name: str) -> Workflow:
@@ -354,6 +386,10 @@ class Run(RunVerbs):
 
     async def acancel(self, reason: str = "") -> None:
         """Ask it to end as cancelled. Raises Conflict when it has ended already."""
+        from tenuto.dsl.limits import REASON_MAX
+        from tenuto.dsl.storable import check_word
+
+        check_word(reason, "reason", REASON_MAX)
         await self.link.ask(lambda engine: engine.commands.cancel(self.id, reason))
 
     async def apause(self) -> None:

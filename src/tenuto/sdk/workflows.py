@@ -6,12 +6,11 @@ Reads files and compiles; storing the version is the engine's.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -20,10 +19,10 @@ from tenuto.model.graph import Graph
 
 _READ_MAX = 64 * 1_048_576
 """Bytes: enough to say how far a file is beyond the limit, without filling the memory."""
-_SLUG_MAX = 40
+_SLUG_MAX = 60
 SUFFIXES = (".yaml", ".yml", ".json")
-ENQUEUED = "enqueued"
-"""Id of the only node of a workflow that `enqueue` makes."""
+_ENQUEUE = "enqueue:"
+"""Begins the name of a workflow that `enqueue` makes: no definition of a user's can have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,27 +112,33 @@ def workflow_of(graph: Graph, *, version: int, content_hash: str) -> Workflow:
     )
 
 
-def single_task(name: str, params: Collection[str]) -> Source:
-    """The workflow that `enqueue` deploys for a task: one node, whose output is the run's.
+def single_task(name: str) -> Graph:
+    """The workflow `enqueue:<task>` of a task: one node, called like the task, whose parameters are the run's input.
 
-    One for each set of parameter names: a parameter that is left out must not reach the function.
+    No text that the loader reads: there, params are a map with fixed names, and a workflow has no colon in its name.
     """
-    slug = re.sub(r"[^A-Za-z0-9_]", "_", name)[:_SLUG_MAX]
-    # Names of tasks may differ in signs only.
-    digest = hashlib.sha256(json.dumps([name, sorted(params)]).encode()).hexdigest()[:8]
+    from tenuto.dsl.limits import RESERVED
+    from tenuto.model.definition import Work
+    from tenuto.model.expressions import Expression, ExpressionKind, Read, Root
+
+    id = re.sub(r"[^A-Za-z0-9_]", "_", name)[:_SLUG_MAX]
+    if id[0].isdigit() or id in RESERVED:
+        id = f"_{id}"
     tree = {
-        "name": f"{ENQUEUED}_{slug}_{digest}",
+        "name": "enqueue",
         "description": f"One call of the task {name}, made by enqueue.",
-        "nodes": {
-            ENQUEUED: {
-                "type": "task",
-                "task": name,
-                "params": {param: f"${{input[{json.dumps(param)}]}}" for param in sorted(params)},
-            }
-        },
-        "output": f"${{nodes.{ENQUEUED}.output}}",
+        "nodes": {id: {"type": "task", "task": name}},
+        "output": f"${{nodes.{id}.output}}",
     }
-    return Source(json.dumps(tree), f"<enqueue {name}>")
+    graph = compile_source(Source(json.dumps(tree), f"<enqueue {name}>"))
+    [node] = graph.definition.nodes
+    assert isinstance(node.detail, Work)
+    params = Expression(
+        ExpressionKind.VALUE, '"${input}"', node.detail.input.where, (Read(Root.INPUT),)
+    )
+    node = replace(node, detail=replace(node.detail, input=params))
+    definition = replace(graph.definition, name=_ENQUEUE + name, nodes=(node,))
+    return replace(graph, definition=definition)
 
 
 def default_input(schema: str | None, value: object) -> object:

@@ -7,6 +7,7 @@ wait, in both directions.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from collections import deque
@@ -39,6 +40,7 @@ class UserLoop:
         self._group: asyncio.TaskGroup | None = None
         self._host: asyncio.Task[None] | None = None
         self._over = False
+        self._gone = asyncio.Event()
         self._done: list[Call] = []
         # Tasks start from an empty context, not from what the engine has bound.
         self._context = contextvars.Context()
@@ -58,7 +60,10 @@ class UserLoop:
             return
         self._post(self._stop)
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join, _JOIN_S)
+            # Not `join` in an executor's thread: when the program ends, executors may take no work any more.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_JOIN_S):
+                    await self._gone.wait()
 
     def _begin(self) -> None:
         """Start the loop, if it is ours, and the task on it that owns all calls."""
@@ -67,8 +72,12 @@ class UserLoop:
         self._begun = True
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
+            engine = asyncio.get_running_loop()
             self._thread = threading.Thread(
-                target=_run, args=(self._loop,), name="tenuto-user", daemon=True
+                target=_run,
+                args=(self._loop, lambda: self._over, lambda: self._tell_gone(engine)),
+                name="tenuto-user",
+                daemon=True,
             )
             self._thread.start()
         host = self._own()
@@ -77,6 +86,10 @@ class UserLoop:
         except RuntimeError:
             host.close()
             self._over = True
+
+    def _tell_gone(self, engine: asyncio.AbstractEventLoop) -> None:
+        with contextlib.suppress(RuntimeError):  # the engine did not wait so long
+            engine.call_soon_threadsafe(self._gone.set)
 
     def _post(self, callback: Callable[[], None]) -> None:
         """Run `callback` on the user's loop; if that is closed, hand back what waits."""
@@ -161,13 +174,18 @@ class UserLoop:
             self._host.cancel()
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """The thread of our own loop for user code. Survives a SystemExit of a task that user code started itself."""
+def _run(
+    loop: asyncio.AbstractEventLoop, is_over: Callable[[], bool], tell_gone: Callable[[], None]
+) -> None:
+    """The thread of our own loop for user code.
+
+    Survives a SystemExit of a task that user code started itself, and a `loop.stop()` of its: the loop is not one
+    task's to end.
+    """
     asyncio.set_event_loop(loop)
-    while True:
+    while not is_over():
         try:
             loop.run_forever()
-            break
         except (SystemExit, KeyboardInterrupt) as error:
             log.warning("exit_in_user_task_ignored", error=type(error).__name__)
     left = asyncio.all_tasks(loop)
@@ -177,3 +195,4 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(asyncio.wait(left, timeout=_JOIN_S))
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()
+    tell_gone()

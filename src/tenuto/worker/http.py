@@ -23,6 +23,7 @@ own, or would carry its body along.
 from __future__ import annotations
 
 import base64
+import codecs
 import os
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
@@ -56,7 +57,11 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _HARMLESS = frozenset(
     {"accept", "accept-language", "content-type", "idempotency-key", "user-agent"}
 )
+# Codecs of Python's that no answer is written in; some take minutes for a million bytes.
+_NO_CHARSETS = frozenset({"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape"})
 _BLOT = "***"
+_PATH_MAX = 200
+"""Characters of a path that a message shows."""
 _SECRET_MIN = 4
 """Shorter secrets are not blotted out: that would tear holes into unrelated text."""
 
@@ -87,32 +92,37 @@ class HttpExecutor:
     async def execute(self, lease: Lease) -> Result:
         """Send the request of one attempt."""
         seen: list[str] = []
+        asked: list[str] = []
         try:
-            result = await self._send(lease, seen)
+            result = await self._send(lease, seen, asked)
         except _Bad as bad:
             result = Failed(code="invalid_request", message=str(bad), retryable=False)
         except Refused as refused:
             result = Failed(code=refused.code, message=refused.message, retryable=False)
         except AddressBlocked as blocked:
-            result = Failed(code="address_blocked", message=str(blocked), retryable=False)
+            result = Failed(
+                code="address_blocked", message=_about(asked, str(blocked)), retryable=False
+            )
         except (httpcore2.TimeoutException, httpx2.TimeoutException) as error:
-            result = Failed(code="timeout", message=_said(error, "the other side is silent"))
+            result = Failed(code="timeout", message=_said(asked, error, "the other side is silent"))
         except httpcore2.ConnectError as error:
-            result = Failed(code="connect", message=_said(error, "no connection"))
+            result = Failed(code="connect", message=_said(asked, error, "no connection"))
         except (httpcore2.LocalProtocolError, httpcore2.UnsupportedProtocol):
             # h11 quotes the offending header, so its text is not passed on.
-            message = "the request breaks a rule of HTTP"
+            message = _about(asked, "the request breaks a rule of HTTP")
             result = Failed(code="invalid_request", message=message, retryable=False)
         except (httpcore2.NetworkError, httpcore2.ProtocolError, httpx2.HTTPError) as error:
-            result = Failed(code="disconnected", message=_said(error, "the connection broke"))
+            result = Failed(
+                code="disconnected", message=_said(asked, error, "the connection broke")
+            )
         return _blotted(result, seen)
 
     async def close(self) -> None:
         """Close all connections."""
         await self._client.aclose()
 
-    async def _send(self, lease: Lease, seen: list[str]) -> Result:
-        """One request with its redirects. `seen` collects the secrets that were put in."""
+    async def _send(self, lease: Lease, seen: list[str], asked: list[str]) -> Result:
+        """One request with its redirects. `seen` collects the secrets that were put in, `asked` what was asked for."""
 
         def lookup(name: str) -> str | None:
             text = self._secrets(name)
@@ -130,6 +140,7 @@ class HttpExecutor:
             str(name).lower() for name in tree.get("headers") or ()
         )
         for _ in range(REDIRECTS_MAX + 1):
+            asked.append(_request_line(request))
             response = await self._client.send(request, stream=True)
             try:
                 follow = _redirected(request, response, guarded=guarded)
@@ -139,7 +150,8 @@ class HttpExecutor:
             finally:
                 await response.aclose()
         return Failed(
-            code=f"http.{response.status_code}", message=f"more than {REDIRECTS_MAX} redirects"
+            code=f"http.{response.status_code}",
+            message=_about(asked[:1], f"more than {REDIRECTS_MAX} redirects"),
         )
 
     def _request(self, tree: Mapping[str, Any], lease: Lease) -> httpx2.Request:
@@ -278,7 +290,10 @@ async def _result(response: httpx2.Response) -> Result:
         if not whole:
             return Failed(
                 code="payload_too_large",
-                message=f"the answer has more than the {PAYLOAD_MAX:,} bytes allowed",
+                message=_about(
+                    [_request_line(response.request)],
+                    f"the answer has more than the {PAYLOAD_MAX:,} bytes allowed",
+                ),
                 retryable=False,
             )
         value = {"status": status, "headers": headers, "body": _body(response, body)}
@@ -292,9 +307,7 @@ async def _result(response: httpx2.Response) -> Result:
     reason = response.reason_phrase or "no reason given"
     return Failed(
         code=f"http.{status}",
-        message=text_of(
-            f"{response.request.method} {response.url.host} answered {status} {reason}"
-        ),
+        message=text_of(f"{_request_line(response.request)} answered {status} {reason}"),
         details=details,
         retry_after_us=_retry_after_us(response) if status in {429, 503} else 0,
     )
@@ -324,14 +337,19 @@ def _body(response: httpx2.Response, body: bytes) -> object:
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         try:
-            return parse(body)
+            return parse(body.removeprefix(codecs.BOM_UTF8))
         except Refused:
             pass  # said to be JSON, and is not: what came is passed on
     try:
-        text = body.decode(response.charset_encoding or "utf-8")
-    except (UnicodeDecodeError, LookupError):
-        return {"base64": base64.b64encode(body).decode()}
-    return text if "\0" not in text else {"base64": base64.b64encode(body).decode()}
+        charset = codecs.lookup(response.charset_encoding or "utf-8").name
+        if charset.replace("-", "_") not in _NO_CHARSETS:
+            text = body.decode(charset)
+            text.encode()
+            if "\0" not in text:
+                return text
+    except (ValueError, LookupError):
+        pass  # unknown, wrong, or what it yields cannot be stored
+    return {"base64": base64.b64encode(body).decode()}
 
 
 def _retry_after_us(response: httpx2.Response) -> int:
@@ -348,9 +366,24 @@ def _retry_after_us(response: httpx2.Response) -> int:
     return max(0, min(wait_us, RETRY_AFTER_MAX_US))
 
 
-def _said(error: Exception, otherwise: str) -> str:
-    """What an error of the network says."""
-    return text_of(error) or otherwise
+def _request_line(request: httpx2.Request) -> str:
+    """Method and address, for people; without the query and what stands before the host: those may be secret."""
+    url = request.url
+    port = f":{url.port}" if url.port is not None else ""
+    path = url.raw_path.partition(b"?")[0].decode("ascii", "replace")
+    shown = path if len(path) <= _PATH_MAX else path[:_PATH_MAX] + "…"
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    return f"{request.method} {url.scheme}://{host}{port}{shown}"
+
+
+def _about(asked: list[str], message: str) -> str:
+    """A message with the request that it is about, where one was made."""
+    return f"{asked[-1]}: {message}" if asked else message
+
+
+def _said(asked: list[str], error: Exception, otherwise: str) -> str:
+    """What an error of the network says, about the last request."""
+    return text_of(_about(asked, text_of(error) or otherwise))
 
 
 def _blotted(result: Result, secrets: list[str]) -> Result:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tenuto.model.errors import NotFound, TenutoError
 
-_NAME_MAX = 200
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}")
+"""What every definition can name (`dsl.limits.TASK_NAME`) and every store can hold."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -118,9 +120,10 @@ class Registry:
 def _task_of(function: Callable[..., Any], name: str | None) -> Task:
     """Look at a function once, so that a call needs no inspection."""
     called = name if name is not None else getattr(function, "__name__", "")
-    if not called or len(called) > _NAME_MAX or any(c.isspace() for c in called) or "/" in called:
+    if not isinstance(called, str) or not _NAME.fullmatch(called):
         raise InvalidTask(
-            f"{called!r} is no task name: 1 to {_NAME_MAX} characters, without spaces and '/'"
+            f"{called!r:.220} is no task name: 1 to 200 letters, digits and `_.:-`, the first none"
+            " of the signs; give another with name="
         )
     if called == "http":
         raise InvalidTask("a task cannot be named 'http': that is the engine's own")

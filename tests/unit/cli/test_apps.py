@@ -80,8 +80,11 @@ def test_pyproject_names_the_app_relative_to_itself(folder: Path) -> None:
     assert configured_app(folder / "deep") == f"{folder}/src/flows_c.py:app"
 
 
-def test_a_pyproject_without_our_table_names_none(folder: Path) -> None:
-    (folder / "pyproject.toml").write_text("[tool.other]\n")
+@pytest.mark.parametrize(
+    "text", ["[tool.other]\n", "tool = 5\n", "[tool]\ntenuto = 5\n", "[[tool]]\na = 1\n"]
+)
+def test_a_pyproject_without_our_table_names_none(folder: Path, text: str) -> None:
+    (folder / "pyproject.toml").write_text(text)
 
     assert configured_app(folder) is None
 
@@ -127,6 +130,7 @@ def test_an_attribute_of_another_kind_is_refused(folder: Path) -> None:
         ("def f():\n    raise KeyError('k')\nf()\n", "KeyError: 'k'", "2: raise KeyError('k')"),
         ("import no_such_library\n", "No module named 'no_such_library'", "1: import no_such"),
         ("import sys\nsys.exit(3)\n", "SystemExit: 3", "2: sys.exit(3)"),
+        ("class B(BaseException): ...\nraise B(1)\n", "B: 1", "2: raise B(1)"),
         ("x = = 1\n", "has a syntax error: invalid syntax", "1: x = = 1"),
     ],
 )

@@ -364,6 +364,11 @@ CASES: list[tuple[str, str]] = [
         + "  j: {type: join, join: any, needs: [a, b]}\n  x: {type: task, task: t, needs: a}\n",
     ),
     ("races_too_large", LADDER),
+    ("jinja_braces", TASK.replace("task: t}", "task: t, params: {x: '⟦{{ input.n }}'}}")),
+    (
+        "unguarded_output",
+        TASK.replace("t}", "t, optional: true}") + 'output: "${⟦nodes.a.output}"\n',
+    ),
     (
         "loop_without_wait",
         NODES

@@ -119,6 +119,8 @@ def test_format_is_not_asserted() -> None:
         (2**63, "64 bits"),
         (-(2**63) - 1, "64 bits"),
         ("\ud800", "lone surrogate"),
+        ("a\0b", "a NUL character"),
+        ({"a\0": 1}, "a NUL character"),
         ({1: 2}, "is not text"),
         ({"a": object()}, "no JSON value"),
         (b"x", "no JSON value"),

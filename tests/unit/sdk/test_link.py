@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -100,3 +103,46 @@ def test_a_verb_that_would_block_the_loop_is_named_with_its_cure(link: Link) -> 
     with pytest.raises(RuntimeError, match=r"start\(\) would block .*`await …astart\(…\)`"):
         asyncio.run(program())
     assert link.is_open is False
+
+
+def test_a_call_to_an_engine_that_has_ended_leaves_no_coroutine_behind(
+    link: Link, recwarn: pytest.WarningsRecorder
+) -> None:
+    link.wait(engine_of(link), "verb").stop()
+
+    with pytest.raises(Unavailable):
+        link.wait(engine_of(link), "verb")
+
+    gc.collect()
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_the_child_of_a_fork_is_told_that_its_parent_has_the_file(tmp_path: Path) -> None:
+    program = f"""
+import os, sys
+from tenuto import Tenuto
+from tenuto.model.errors import Conflict
+
+app = Tenuto({str(tmp_path / "runs.db")!r})
+
+@app.task
+def one() -> int:
+    return 1
+
+assert app.enqueue(one).result() == 1
+child = os.fork()
+if child == 0:
+    try:
+        app.enqueue(one)
+    except Conflict as error:
+        os._exit(7 if f"pid {{os.getppid()}}" in str(error) else 8)
+    os._exit(9)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+assert app.enqueue(one).result() == 1
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")

@@ -12,6 +12,7 @@ import pytest
 
 from tenuto import TaskError, Tenuto
 from tenuto.model.errors import Conflict, InvalidDefinition, InvalidInput, NotFound
+from tenuto.ports.reads import RunFilter
 from tenuto.sdk.failures import RunFailed
 from tenuto.sdk.tenuto import Run
 
@@ -164,7 +165,7 @@ def test_a_failed_run_raises_what_failed_it(app: Tenuto) -> None:
         "failed",
         "no_stock",
         "will not",
-        "enqueued",
+        "refuse",
     )
     assert isinstance(error.error, dict)
     assert error.error["details"] == {"why": "test"}
@@ -383,7 +384,72 @@ def test_bounds_below_one_are_refused() -> None:
         Tenuto(slots=0)
     with pytest.raises(InvalidInput):
         Tenuto(threads=0)
+    with pytest.raises(InvalidInput):
+        Tenuto(slots=1.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("word", ["\ud800", "a\0", "x" * 5_000, 5])
+def test_a_word_that_cannot_be_stored_is_refused_and_hurts_nothing(app: Tenuto, word: Any) -> None:
+    waiting = app.start(WAIT, {"id": "1"})
+
+    for verb in (
+        lambda: app.start(WAIT, {"id": "1"}, key=word),
+        lambda: app.get_run(word),
+        lambda: app.send_event(word, "1"),
+        lambda: app.send_event("go", word),
+        lambda: app.send_event("go", "1", event_id=word),
+        lambda: waiting.cancel(word),
+    ):
+        with pytest.raises(InvalidInput):
+            verb()
+
+    app.send_event("go", "1", 2)
+    assert waiting.result() == 2
 
 
 def test_a_run_is_no_text() -> None:
     assert Run("r", Tenuto(":memory:")) != "r"
+
+
+def test_opening_carries_on_what_an_earlier_program_left_and_starts_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "runs.db"
+    with Tenuto(file) as first:
+        left = first.start(WAIT, {"id": "1"})
+
+    with Tenuto(file) as second:
+        second.open()
+        opened = second.link.is_open
+        second.send_event("go", "1", "here")
+        found = second.get_run(left.id).result(timeout=30)
+
+    assert (opened, found) == (True, "here")
+
+
+def test_a_file_in_use_is_said_with_a_cure_in_python_and_no_line_of_the_engine(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "runs.db"
+    with Tenuto(file) as first:
+        first.open()
+        with pytest.raises(Conflict) as raised:
+            Tenuto(file).open()
+
+    assert 'open another file: Tenuto("other.db")' in str(raised.value)
+    assert "--database" not in str(raised.value)
+    places = {Path(entry.path).parent.name for entry in raised.traceback[1:]}
+    assert places == {"sdk"}
+    assert (raised.value.__cause__, raised.value.__suppress_context__) == (None, True)
+
+
+def test_enqueue_makes_one_workflow_of_a_task_named_after_it(app: Tenuto) -> None:
+    runs = [app.enqueue("add", a=1), app.enqueue("add", a=1, b=2), app.enqueue("thread.name")]
+    app.results(runs, timeout=30)
+
+    async def rows(engine: Any) -> list[tuple[str, int]]:
+        return [(row.workflow, row.version) for row in await engine.reads.list_runs(RunFilter())]
+
+    assert sorted(app.link.wait(app.link.ask(rows), "rows")) == [
+        ("enqueue:add", 1),
+        ("enqueue:add", 1),
+        ("enqueue:thread.name", 1),
+    ]

@@ -77,3 +77,19 @@ async def test_a_task_that_user_code_left_behind_is_cancelled_at_the_end() -> No
         await crew.gateway.output(crew.gateway.offer("spawns"))
 
     assert ended.is_set()
+
+
+async def test_user_code_that_stops_the_loop_does_not_end_its_neighbours() -> None:
+    async def stops() -> int:
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0)
+        return 1
+
+    async def later() -> int:
+        return 2
+
+    async with a_crew({"stops": stops, "later": later}) as crew:
+        first = await crew.gateway.output(crew.gateway.offer("stops"))
+        second = await crew.gateway.output(crew.gateway.offer("later"))
+
+    assert (first, second) == (1, 2)

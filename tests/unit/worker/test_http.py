@@ -272,6 +272,13 @@ async def test_any_other_status_is_a_failure_that_keeps_the_answer(
         ("empty", None),
         ("json/broken", '{"half": '),
         ("json/problem", {"a": 1}),
+        ("json/marked", {"a": 1}),
+        ("charset/punycode", {"base64": "LTk5OTk5"}),
+        ("charset/idna", {"base64": "LTk5OTk5"}),
+        ("charset/undefined", {"base64": "LTk5OTk5"}),
+        ("charset/hex", {"base64": "LTk5OTk5"}),
+        ("charset/nonsense", {"base64": "LTk5OTk5"}),
+        ("surrogate", {"base64": "KzJBQS0="}),
     ],
 )
 async def test_a_body_is_json_where_it_is_else_text_else_base64(
@@ -347,6 +354,19 @@ async def test_a_refused_connection_is_connect(executor: HttpExecutor) -> None:
         found = await failure(executor, f"http://127.0.0.1:{taken.getsockname()[1]}/")
 
     assert (found.code, found.retryable) == ("connect", True)
+
+
+async def test_a_failure_names_method_and_address_without_query_and_credentials(
+    executor: HttpExecutor, site: Site
+) -> None:
+    answered = await failure(executor, f"{site.url}/nowhere?token=1", method="PUT")
+    refused = await failure(executor, "http://127.0.0.1:1/a/b?token=1", query={"key": "2"})
+    long = await failure(executor, "http://127.0.0.1:1/" + "x" * 300)
+
+    assert answered.message.startswith(f"PUT {site.url}/nowhere answered ")
+    assert refused.message.startswith("GET http://127.0.0.1:1/a/b: ")
+    assert "token" not in answered.message + refused.message
+    assert long.message.startswith("GET http://127.0.0.1:1/" + "x" * 199 + "…: ")
 
 
 async def test_a_name_that_nobody_knows_is_connect(executor: HttpExecutor) -> None:
@@ -437,7 +457,10 @@ async def test_credentials_and_bodies_never_travel_to_another_origin(
 async def test_more_than_five_redirects_are_a_failure(executor: HttpExecutor, site: Site) -> None:
     found = await failure(executor, f"{site.url}/loop")
 
-    assert (found.code, found.message) == ("http.302", "more than 5 redirects")
+    assert (found.code, found.message) == (
+        "http.302",
+        f"GET {site.url}/loop: more than 5 redirects",
+    )
     assert len(site.seen) == 6
 
 

@@ -66,7 +66,9 @@ def test_an_unknown_name_says_what_was_probably_meant() -> None:
     assert registry.find("parcel.ship") is None
 
 
-@pytest.mark.parametrize("name", ["", "two words", "a/b", "x" * 201, "http", "a\n"])
+@pytest.mark.parametrize(
+    "name", ["", "two words", "a/b", "x" * 201, "http", "a\n", "a\0", "\ud800", "é", ".a", 3]
+)
 def test_a_name_that_could_not_be_written_or_is_the_engines_is_refused(name: str) -> None:
     with pytest.raises(InvalidTask):
         Registry().add(ship, name=name)

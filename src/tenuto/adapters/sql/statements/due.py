@@ -82,7 +82,8 @@ SELECT
   )
 """
 
-# Live leases of workers that are not among $1, at most $2, of the runs $3 or of all; `tasks_due` holds every live lease.
+# Live leases of workers that are not among $1, at most $2, of the runs $3 or of all.
+# `tasks_due` holds every live lease.
 ABANDONED = """
 SELECT {pack}
   d.run_id, d.place, d.attempt, d.lease_id, d.worker, d.leased_at, d.lease_until,
