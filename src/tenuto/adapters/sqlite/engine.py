@@ -41,6 +41,8 @@ JOBS_MAX = 256
 """Jobs in one transaction: a bound on how long a single one may last."""
 CHECKPOINT_BYTES = 4 * 1_048_576
 """Size of the log at which the writer moves it into the database file."""
+LOOK_S = 1.0
+"""How often, at most, the writer makes sure that its file is still there."""
 IDLE_S = 2.0
 """Quiet time after which the log is emptied."""
 
@@ -240,6 +242,9 @@ class _Writer(_Worker):
         self._committed_at = 0.0
         self._full = True
         self._version = self._data_version()
+        self._file = Path(path) if checkpoints else None
+        self._inode = _inode(self._file)
+        self._seen_at = time.monotonic()
 
     def foreign_changes(self) -> Steps[bool]:
         """The job of `SqliteEngine.foreign_changes`: this connection's own commits do not count."""
@@ -261,6 +266,7 @@ class _Writer(_Worker):
         if not tickets:
             return
         try:
+            self._look_for_file()
             self._begin(durable=any(ticket.durable for ticket in tickets))
             try:
                 for ticket in tickets:
@@ -310,6 +316,18 @@ class _Writer(_Worker):
         self._db.execute("COMMIT")
         self._commits += 1
         self._committed_at = time.monotonic()
+
+    def _look_for_file(self) -> None:
+        """What is written into a file that was removed is lost without an error, so look now and then. Costs a step."""
+        now = time.monotonic()
+        if now - self._seen_at < LOOK_S:
+            return
+        if _inode(self._file) != self._inode:
+            raise Unavailable(
+                f"{self._path} was removed or replaced while it was in use; what was written lately is lost: "
+                "stop this program, put the file back, and start again"
+            )
+        self._seen_at = now
 
     def _roll_back(self) -> None:
         if self._db.in_transaction:
@@ -446,3 +464,10 @@ def _resolve(tickets: Sequence[_Ticket]) -> None:
             ticket.future.set_exception(ticket.error)
         else:
             ticket.future.set_result(ticket.result)
+
+
+def _inode(file: Path | None) -> int | None:
+    try:
+        return None if file is None else file.stat().st_ino
+    except OSError:
+        return None

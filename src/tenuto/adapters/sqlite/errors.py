@@ -35,6 +35,8 @@ def translate(error: Exception, where: str) -> TenutoError:
     # Primary code: the extended one names a variant of the same cause in its upper bits.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     cause = _CAUSES.get(code)
+    if code == sqlite3.SQLITE_ERROR and str(error).startswith(("no such table", "no such column")):
+        cause = f"is damaged ({error}); restore a backup, or move it away to start anew"
     if cause is None:
         return InvariantViolated(f"{where}: {type(error).__name__}: {error}")
     kind = Conflict if code == sqlite3.SQLITE_NOTADB else Unavailable

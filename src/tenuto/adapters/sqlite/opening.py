@@ -35,24 +35,11 @@ def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
         raise Unavailable(
             f"SQLite {sqlite3.sqlite_version} is too old: Tenuto needs 3.38; use a newer Python"
         )
-    if path == MEMORY:
-        target = "file::memory:"
-    else:
-        target = f"{Path(path).absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
     try:
-        connection = sqlite3.connect(
-            target,
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=512,
-            timeout=BUSY_MS / 1_000,
-        )
+        connection = _open(path, read_only=read_only)
     except sqlite3.Error as error:
         raise translate(error, path) from error
     try:
-        # Reads the header, so a file that is no database is refused before anything is written.
-        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         if not read_only:
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
             connection.execute("PRAGMA synchronous = FULL")
@@ -67,6 +54,49 @@ def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
     return connection
 
 
+def _open(path: str, *, read_only: bool) -> sqlite3.Connection:
+    """A connection that has read the header, so a file that is no database is refused before anything is written."""
+    if path == MEMORY:
+        return _opened("file::memory:")
+    target = f"{Path(path).absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+    try:
+        return _opened(target)
+    except sqlite3.OperationalError as error:
+        # On a read-only disk no shared memory can be made beside the file. Without a log nobody writes it either.
+        refused = error.sqlite_errorcode & 0xFF in (
+            sqlite3.SQLITE_CANTOPEN,
+            sqlite3.SQLITE_READONLY,
+        )
+        if not (read_only and refused) or has_log(path):
+            raise
+        return _opened(f"{target}&immutable=1")
+
+
+def _opened(target: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        target,
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=512,
+        timeout=BUSY_MS / 1_000,
+    )
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def has_log(path: str) -> bool:
+    """Whether a write-ahead log with content lies beside the file."""
+    try:
+        return Path(f"{path}-wal").stat().st_size > 0
+    except OSError:
+        return False
+
+
 def migrate(connection: sqlite3.Connection, path: str, *, at: int) -> None:
     """Bring the schema up to date, each migration in a transaction of its own. Raises Conflict, Unavailable."""
     known = read_migrations("tenuto.adapters.sqlite.migrations")
@@ -75,7 +105,7 @@ def migrate(connection: sqlite3.Connection, path: str, *, at: int) -> None:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(CREATE_TABLE)
         connection.execute("COMMIT")
-        for migration in due_migrations(known, connection.execute(APPLIED).fetchall(), where=path):
+        for migration in due_migrations(known, _applied(connection, path), where=path):
             connection.execute("BEGIN IMMEDIATE")
             for statement in _statements(migration):
                 connection.execute(statement)
@@ -94,7 +124,7 @@ def check_schema(connection: sqlite3.Connection, path: str) -> None:
     try:
         _refuse_foreign(connection, path)
         tables = {name for (name,) in connection.execute(_TABLES).fetchall()}
-        applied = connection.execute(APPLIED).fetchall() if tables else []
+        applied = _applied(connection, path) if tables else []
     except sqlite3.Error as error:
         raise translate(error, path) from error
     if not applied:
@@ -155,6 +185,18 @@ def _refuse_foreign(connection: sqlite3.Connection, path: str) -> None:
         raise Conflict(
             f"{path} is a database of another program (it has {min(tables)!r}); name another file"
         )
+
+
+def _applied(connection: sqlite3.Connection, path: str) -> list[tuple[int, str]]:
+    try:
+        return connection.execute(APPLIED).fetchall()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        raise Conflict(
+            f"{path} is a database of another program (its schema_migrations is not ours: {error}); "
+            "name another file"
+        ) from error
 
 
 def _statements(migration: Migration) -> Iterator[str]:

@@ -304,6 +304,25 @@ async def test_a_full_disk_refuses_new_work_and_keeps_what_is_there(tmp_path: Pa
     await engine.close()
 
 
+@pytest.mark.parametrize("gone", ["removed", "replaced"])
+async def test_a_file_that_goes_away_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    monkeypatch.setattr(module, "LOOK_S", 0.0)
+    path = tmp_path / "t.db"
+    engine = open_engine(path, TurnedClock())
+    store, run_id = SqlStore(engine), new_run_id()
+    await commit(store, a_start(run_id))
+    path.unlink()
+    if gone == "replaced":
+        path.write_bytes(b"another")
+
+    with pytest.raises(Unavailable, match="was removed or replaced while it was in use"):
+        await commit(store, a_change(run_id, 1))
+
+    await engine.close()
+
+
 async def test_a_kill_between_the_last_statement_and_commit_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "t.db"
     program = """

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from tests.support.store import TurnedClock
 
 from tenuto.adapters.sql.migrate import Migration, read_migrations
+from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sqlite import opening
 from tenuto.adapters.sqlite.engine import SqliteEngine, open_engine, open_reader, open_sender
 from tenuto.adapters.sqlite.opening import network_filesystem
 from tenuto.model.errors import Conflict, InvariantViolated, NotFound, TenutoError, Unavailable
 
 Open = Callable[..., SqliteEngine]
+NOBODY = 65534
 ALL = pytest.mark.parametrize("open_", [open_engine, open_sender, open_reader])
 
 
@@ -71,6 +75,72 @@ def test_another_programs_database_is_refused(tmp_path: Path, open_: Open) -> No
 
     with pytest.raises(Conflict, match=r"another program .*'orders'"):
         open_(path, TurnedClock())
+
+
+@ALL
+def test_a_foreign_table_of_migrations_is_another_programs(tmp_path: Path, open_: Open) -> None:
+    path = tmp_path / "tenuto.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE schema_migrations (id INTEGER)")
+
+    with pytest.raises(Conflict, match=r"database of another program .*no such column"):
+        open_(path, TurnedClock())
+
+
+async def test_a_database_that_lacks_a_table_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "tenuto.db"
+    open_engine(path, TurnedClock()).shut()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE run_keys")
+        connection.execute("DROP TABLE runs")
+    reader = open_reader(path, TurnedClock())
+
+    with pytest.raises(Unavailable, match=r"is damaged \(no such table: runs\); restore a backup"):
+        await SqlReads(reader).count_runs("default")
+
+    reader.shut()
+
+
+@contextmanager
+def bound_by_permissions() -> Iterator[Path]:
+    """A directory of one's own that may be made read-only; permissions do not bind root, so it is nobody meanwhile."""
+    with TemporaryDirectory() as place:
+        directory = Path(place)
+        if os.geteuid() != 0:
+            yield directory
+            directory.chmod(0o700)
+            return
+        os.chown(directory, NOBODY, -1)
+        os.seteuid(NOBODY)
+        try:
+            yield directory
+        finally:
+            directory.chmod(0o700)
+            os.seteuid(0)
+
+
+async def test_a_file_on_a_read_only_disk_can_be_read() -> None:
+    with bound_by_permissions() as directory:
+        path = directory / "tenuto.db"
+        open_engine(path, TurnedClock()).shut()
+        assert not path.with_name("tenuto.db-wal").exists()
+        directory.chmod(0o500)
+
+        reader = open_reader(path, TurnedClock())
+
+        assert await SqlReads(reader).count_runs("default") == {}
+        reader.shut()
+
+
+async def test_a_log_on_a_read_only_disk_is_not_left_out() -> None:
+    with bound_by_permissions() as directory:
+        path = directory / "tenuto.db"
+        open_engine(path, TurnedClock()).shut()
+        path.with_name("tenuto.db-wal").write_bytes(b"committed, perhaps")
+        directory.chmod(0o500)
+
+        with pytest.raises(Unavailable, match="is read-only"):
+            open_reader(path, TurnedClock())
 
 
 @ALL
