@@ -441,6 +441,17 @@ def test_a_file_in_use_is_said_with_a_cure_in_python_and_no_line_of_the_engine(
     assert (raised.value.__cause__, raised.value.__suppress_context__) == (None, True)
 
 
+def test_a_mistake_is_raised_without_the_lines_of_the_engine(app: Tenuto) -> None:
+    with pytest.raises(NotFound) as plain:
+        app.get_run("gone")
+    with pytest.raises(NotFound) as awaited:
+        asyncio.run(app.aget_run("gone"))
+
+    for raised in (plain, awaited):
+        files = [Path(entry.path) for entry in raised.traceback]
+        assert {path.parent.name for path in files if "src" in path.parts} == {"sdk"}
+
+
 def test_enqueue_makes_one_workflow_of_a_task_named_after_it(app: Tenuto) -> None:
     runs = [app.enqueue("add", a=1), app.enqueue("add", a=1, b=2), app.enqueue("thread.name")]
     app.results(runs, timeout=30)
