@@ -142,7 +142,11 @@ assert app.enqueue(one).result() == 1
 """
 
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -51,6 +52,7 @@ def test_every_statement_is_filled_without_rest(name: str, dialect: Dialect) -> 
 
 def test_packed_rows_cross_as_one_json_text() -> None:
     text = SQLITE.fill("SELECT {pack}w.value->>0, w.value->>1{packed} FROM {each_1} AS w")
-    row = sqlite3.connect(":memory:").execute(text, {"1": '[[1,"a"],[2,null]]'}).fetchone()
+    with closing(sqlite3.connect(":memory:")) as connection:
+        row = connection.execute(text, {"1": '[[1,"a"],[2,null]]'}).fetchone()
 
     assert row == ('[[1,"a"],[2,null]]',)

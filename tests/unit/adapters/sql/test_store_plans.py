@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -48,10 +50,10 @@ BOUNDED = {
 
 
 @pytest.fixture(scope="module")
-def connection() -> sqlite3.Connection:
-    connection = connect(":memory:")
-    migrate(connection, ":memory:", at=0)
-    return connection
+def connection() -> Iterator[sqlite3.Connection]:
+    with closing(connect(":memory:")) as made:
+        migrate(made, ":memory:", at=0)
+        yield made
 
 
 @pytest.mark.parametrize("name", HOT)
