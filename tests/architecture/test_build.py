@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -162,6 +164,30 @@ def test_pins_lose_everything_but_names_and_hashes(load: Loader) -> None:
     )
 
     assert pin.cleaned(answer) == f"{pin.HEADER}orjson==3.13.0 \\\n    --hash=sha256:00\n"
+
+
+def test_a_setup_that_installs_says_so_before_it_does(load: Loader, tmp_path: Path) -> None:
+    """Through a pipe, with an interpreter that notes what was said by the time it is asked to install."""
+    environment = load("environment")
+    said = tmp_path / "said"
+    home = tmp_path / "home"
+    (home / "bin").mkdir(parents=True)
+    fake = environment.python_of(home)
+    fake.write_text(
+        f'#!/bin/sh\n[ "$1" = -c ] && exec {sys.executable} "$@"\ncp {said} {said}.then\nexit 1\n'
+    )
+    fake.chmod(0o755)
+    script = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'scripts')!r}); import environment as e;"
+        f" from pathlib import Path; e.prepare(Path({str(home)!r}), sys.executable)"
+    )
+
+    with said.open("w") as out:
+        subprocess.run([sys.executable, "-c", script], stdout=out, stderr=out, check=False)
+
+    assert re.match(
+        r"setup: installing \d\d+ packages; the first time", Path(f"{said}.then").read_text()
+    )
 
 
 def test_an_environment_that_fits_is_left_alone(

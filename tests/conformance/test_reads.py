@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.support.store import (
+    START,
     a_change,
     a_settlement,
     a_snapshot,
@@ -15,11 +16,12 @@ from tests.support.store import (
     new_run_id,
 )
 
+from tenuto.machine.snapshot import OpenedWait
 from tenuto.model.errors import NotFound
 from tenuto.model.ids import Place, RunId
 from tenuto.model.payload import PayloadKey, PayloadKind
 from tenuto.model.states import RunState
-from tenuto.ports.reads import Reads, RunFilter
+from tenuto.ports.reads import Awaited, Reads, RunFilter
 from tenuto.ports.store import PayloadRow, Store
 
 
@@ -64,6 +66,25 @@ async def test_runs_are_filtered_by_namespace_workflow_and_state(
     assert await listed(states=("failed", "paused")) == [runs[4], runs[3]]
     assert await listed(states=("success",)) == []
     assert await reads.count_runs("default") == {"failed": 1, "running": 3}
+
+
+async def test_what_open_waits_wait_for_is_listed_by_address(store: Store, reads: Reads) -> None:
+    def wait(place: str, event: str, key: str) -> OpenedWait:
+        return OpenedWait(Place(place), event, key, 1, START)
+
+    await commit(
+        store,
+        a_start(new_run_id(), waits=(wait("a", "paid", "1"), wait("b", "paid", "2"))),
+        a_start(new_run_id(), waits=(wait("a", "paid", "1"), wait("b", "sent", "1"))),
+        a_start(new_run_id(), namespace="other", waits=(wait("a", "paid", "9"),)),
+    )
+
+    paid = [Awaited(event="paid", key="1", waits=2), Awaited(event="paid", key="2", waits=1)]
+    assert list(await reads.list_awaited("default", "paid")) == paid
+    assert list(await reads.list_awaited("default")) == [
+        *paid,
+        Awaited(event="sent", key="1", waits=1),
+    ]
 
 
 async def test_a_run_is_found_by_either_end_of_its_id(store: Store, reads: Reads) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import resource
-import signal
 import sqlite3
 import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.command import COMMAND, HANG_S, Tenuto, json_of, read_until
+from tests.support.command import APPROVAL, COMMAND, HANG_S, Tenuto, json_of, read_until
+
+import tenuto as tenuto_sdk
 
 OK, FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE = 0, 1, 2, 3, 4, 6
 
@@ -66,8 +67,8 @@ TABLE: list[tuple[str, list[str], int, str]] = [
     ("an unknown run to carry on", ["run", "greet.yaml", "--carry-on", "0000"], NOT_FOUND,
      "error: no run '0000'; there is no file .tenuto/tenuto.db"),
     ("an unknown state", ["run", "list", "--state", "done"], USAGE,
-     ("error: --state: there is no state 'done'; there are pending, running, closing, success, "
-     "failed, cancelled, timed_out")),
+     ("error: --state: there is no state 'done'; there are pending, running, paused, closing, "
+     "success, failed, cancelled, timed_out")),
     ("an unknown verb", ["rum"], USAGE,
      "error: No such command 'rum'. Did you mean 'run'?; see `tenuto --help`"),
     ("a server's address", ["run", "list", "--database", "http://h"], USAGE,
@@ -85,6 +86,10 @@ TABLE: list[tuple[str, list[str], int, str]] = [
     ("a payload that is no JSON", ["event", "send", "e", "--key", "k", "--payload", "{"], USAGE,
      ("error: --payload: '{' is no JSON: Expecting property name enclosed in double quotes at "
      "line 1, column 2")),
+    ("neither a file nor a run", ["run", "--set", "name=x"], USAGE,
+     "error: `tenuto run` needs a FILE to start, or an unfinished run: --carry-on ID"),
+    ("an input for a run that began", ["run", "--carry-on", "0000", "--set", "name=x"], USAGE,
+     "error: --set: a run that is carried on has its own already"),
     ("verify of nothing", ["run", "verify"], USAGE, "error: give the ID of one run, or --all"),
 ]  # fmt: skip
 
@@ -235,19 +240,68 @@ def test_a_full_disk_ends_the_command_and_loses_nothing(tenuto: Tenuto) -> None:
     assert tenuto("run", "verify", "--all").returncode == OK
 
 
-def test_a_task_that_nobody_knows_is_waited_for_in_words(
-    tenuto: Tenuto, background: list[subprocess.Popen[str]]
-) -> None:
-    tenuto.write(stock_yaml="name: stock\nnodes:\n  a: {type: task, task: stock.reserve}\n")
-    process = tenuto.start("run", "stock.yaml")
-    background.append(process)
+STOCK = "name: stock\nnodes:\n  a: {type: task, task: stock.reserve}\n"
 
-    read_until(process, ["waits for a worker that has `stock.reserve`"])
-    shown = tenuto("run", "show", json_of(tenuto("run", "list", "-o", "json"))[0]["run_id"])
-    process.send_signal(signal.SIGINT)
+
+def test_a_task_that_the_app_lacks_is_refused_before_anything_starts(tenuto: Tenuto) -> None:
+    tenuto.write(stock_yaml=STOCK, typo_yaml=STOCK.replace("stock.reserve", "helo"))
+
+    unknown, typo = tenuto("run", "stock.yaml"), tenuto("run", "typo.yaml")
+
+    assert unknown.stderr == (
+        "error: the app app.py has no task 'stock.reserve' (node a); "
+        "it has block, evil, hello, nap, refuse\n"
+    )
+    assert typo.stderr == (
+        "error: the app app.py has no task 'helo' (node a); did you mean 'hello'? "
+        "It has block, evil, hello, nap, refuse\n"
+    )
+    assert (unknown.returncode, typo.returncode) == (USAGE, USAGE)
+    assert not (tenuto.folder / ".tenuto").exists()
+
+
+def test_tasks_without_an_app_are_refused_with_where_it_was_looked_for(tenuto: Tenuto) -> None:
+    (tenuto.folder / "flows").mkdir()
+    (tenuto.folder / "flows" / "stock.yaml").write_text(STOCK)
+
+    done = tenuto("run", "flows/stock.yaml")
+
+    assert done.stderr == (
+        "error: nobody has the task 'stock.reserve' (node a): no app.py beside flows/stock.yaml; "
+        "name your app with --app\n"
+    )
+    assert done.returncode == USAGE
+
+
+def test_a_task_that_nobody_knows_is_waited_for_in_words(tenuto: Tenuto) -> None:
+    with tenuto_sdk.Tenuto(tenuto.folder / ".tenuto" / "tenuto.db") as app:
+        run_id = app.start(STOCK).id
+
+    shown = tenuto("run", "show", run_id)
+    carried = tenuto("run", "--carry-on", run_id)
 
     assert "waits for a worker that has `stock.reserve`" in shown.stdout
-    assert process.wait(HANG_S) == 130
+    assert "has no task 'stock.reserve' (node a)" in carried.stderr
+    assert carried.returncode == USAGE
+
+
+def test_a_run_is_carried_on_with_its_own_file_and_version_only(tenuto: Tenuto) -> None:
+    tenuto.write(old_yaml=APPROVAL)
+    with tenuto_sdk.Tenuto(tenuto.folder / ".tenuto" / "tenuto.db") as app:
+        run_id = app.start(tenuto.folder / "old.yaml", {"id": "o-1"}).id
+        app.send_event("order.approved", "o-1", 7)
+    tenuto.write(old_yaml=APPROVAL.replace("output: ", "output: 1 # "))
+
+    other = tenuto("run", "greet.yaml", "--carry-on", run_id)
+    mended = tenuto("run", "old.yaml", "--carry-on", run_id, "-o", "json")
+
+    assert other.stderr == (
+        f"error: run {run_id} is one of 'approval', but greet.yaml is 'greet'; "
+        "name its own file, or none\n"
+    )
+    assert other.returncode == USAGE
+    assert "old.yaml has changed since; the run keeps version 1" in mended.stderr
+    assert json_of(mended)["output"] == 7
 
 
 def test_results_that_json_cannot_hold_fail_their_nodes(tenuto: Tenuto) -> None:

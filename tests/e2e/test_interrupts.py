@@ -118,7 +118,7 @@ def test_the_second_interrupt_does_not_wait_for_a_task_that_blocks(
 
     assert blocked.returncode == INTERRUPTED
     assert out == "", "a stop after the drain would have shown the timeline"
-    assert "carry it on with: tenuto run blocked.yaml --carry-on " in err
+    assert "carry it on with:\n  tenuto run blocked.yaml --carry-on " in err
 
 
 def test_a_task_under_way_may_finish_after_the_first_interrupt(

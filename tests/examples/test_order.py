@@ -185,6 +185,7 @@ def test_the_whole_example_runs_by_one_command(tenuto: Tenuto) -> None:
 
     assert done.returncode == 0, done.stderr
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert lines[0].startswith("The payment service listens at "), "not held back by a pipe"
     assert any("charge 1 failed" in line and line.endswith("http.500") for line in lines)
     assert any("charge 3 success" in line for line in lines)
     assert "charge-1, asked for 3 times with the key" in lines[-1]

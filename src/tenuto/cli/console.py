@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tenuto.cli.render import clean
-from tenuto.cli.report import label_of
+from tenuto.cli.timeline import label_of
 from tenuto.model.errors import Unavailable
 
 WIDTH_ELSEWHERE = 200

@@ -24,12 +24,14 @@ from tenuto.app.embedded import Engine
 from tenuto.cli.apps import app_name, load_app, require_tasks
 from tenuto.cli.arguments import read_input, read_vars
 from tenuto.cli.console import Trouble, answers, notes, reserve_stdout, same_stream, say
+from tenuto.cli.cures import go_on_command, resume_command
 from tenuto.cli.definitions import read_definition, show_findings
 from tenuto.cli.interrupts import Interrupts
 from tenuto.cli.look import (
     History,
     find_run,
     look,
+    look_and_count,
     now_us,
     open_runs,
     read,
@@ -37,14 +39,8 @@ from tenuto.cli.look import (
     unfinished_line,
 )
 from tenuto.cli.render import live_view, outcome_view, step_line, wait_line
-from tenuto.cli.report import (
-    Report,
-    Step,
-    go_on_command,
-    report_json,
-    resume_command,
-    step_json,
-)
+from tenuto.cli.report import Report, report_json
+from tenuto.cli.timeline import Step, step_json
 from tenuto.coordinator.commands import StartRequest
 from tenuto.dsl.inputs import apply_vars, check_input
 from tenuto.dsl.storable import check_word
@@ -406,15 +402,11 @@ class _Session:
         return report
 
     def _first_look(self, run_id: RunId) -> tuple[Report, int]:
-        """The run, and how many others are unfinished. It may end between the two reads; then it
-        is unknown whether it was counted, so both are read once more.
-        """
-        report = self._read(run_id)
-        while True:
-            count, before = open_runs(self._ask(self._engine.reads.count_runs(NAMESPACE))), report
-            report = self._read(run_id)
-            if before.is_final == report.is_final:
-                return report, count if report.is_final else count - 1
+        """The run, and how many others are unfinished."""
+        return look_and_count(
+            lambda: self._read(run_id),
+            lambda: open_runs(self._ask(self._engine.reads.count_runs(NAMESPACE))),
+        )
 
     # -- showing ---------------------------------------------------------------------------------------------------
 

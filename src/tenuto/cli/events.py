@@ -41,8 +41,8 @@ def send_event(url: str | None, name: str, *, key: str, payload: str, event_id: 
     say(f"sent {name} key {key}")
     if not any((each.event, each.key) == (name, key) for each in awaited):
         note(
-            f"nobody waits for it now; it is kept for {KEEP_US // DAY_US} days for the first wait "
-            f"for {name} key {key}{_meant(awaited, name, key)}"
+            f"nobody waits for it now; it is kept for {KEEP_US // DAY_US} days, for the first "
+            f"wait that does{_meant(awaited, name, key)}"
         )
     return 0
 
@@ -51,4 +51,4 @@ def _meant(awaited: Sequence[Awaited], name: str, key: str) -> str:
     """What was probably meant: an address that somebody waits for."""
     spelt = {f"{each.event} key {each.key}": each for each in awaited}
     close = get_close_matches(f"{name} key {key}", spelt, n=1, cutoff=0.75)
-    return f"\ndid you mean {close[0]}? somebody waits for that" if close else ""
+    return f"\na run waits for {close[0]}; did you mean that?" if close else ""

@@ -12,7 +12,9 @@ from difflib import get_close_matches
 from time import time_ns  # noqa: TID251 - ages for people
 from typing import Any, TypeVar
 
-from tenuto.cli.report import Known, Report, make_report, node_of, payload_hints
+from tenuto.cli.cures import payload_hints
+from tenuto.cli.report import Known, Report, make_report
+from tenuto.cli.timeline import node_of
 from tenuto.machine.codec import decode_event
 from tenuto.machine.events import AttemptFailed, DeadlinePassed, Event, EventReceived
 from tenuto.model.definition import NodeType
@@ -212,6 +214,17 @@ def now_us() -> int:
 def open_runs(counts: Mapping[str, int]) -> int:
     """How many of the counted runs are unfinished."""
     return sum(count for state, count in counts.items() if state not in FINAL_RUN_STATES)
+
+
+def look_and_count(look: Callable[[], Report], count: Callable[[], int]) -> tuple[Report, int]:
+    """A run, and how many others are unfinished. It may end between the two readings; then it is
+    unknown whether it was counted, so both are read once more.
+    """
+    report = look()
+    while True:
+        counted, before, report = count(), report, look()
+        if before.is_final == report.is_final:
+            return report, counted if report.is_final else counted - 1
 
 
 def unfinished_line(others: int, database: str) -> Sequence[str]:

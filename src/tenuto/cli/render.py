@@ -11,21 +11,14 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from tenuto.cli.apps import is_own
-from tenuto.cli.report import (
-    NodeLine,
-    Report,
-    Step,
-    label_of,
-    report_json,
-    resume_command,
-    shown_state,
-)
+from tenuto.cli.cures import resume_command
+from tenuto.cli.report import NodeLine, Report, report_json, shown_state
+from tenuto.cli.timeline import Step, label_of
 from tenuto.model.instants import format_duration, format_instant
 from tenuto.ports.store import RunRow
 
@@ -119,23 +112,39 @@ def live_view(report: Report, height: int) -> RenderableType:
         f"  {format_duration(report.lasted_us)}",
     )
     lines = _fitting(report.nodes, max(1, height - 3))
-    table = Table.grid(padding=(0, 1))
-    for _ in range(4):
-        table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, overflow="ellipsis")
-    for line in lines:
-        style = _STYLES.get(line.state, "")
-        table.add_row(
-            " " + _MARKS.get(line.state, "·"),
-            Text(_named(line), style=style),
+    rows = [
+        (
+            Text(_MARKS.get(line.state, "·")),
+            Text(_named(line), style=_STYLES.get(line.state, "")),
             styled(line.state),
             _attempt_text(line),
             _note(line, report.now),
         )
+        for line in lines
+    ]
+    shown = [Text(" ") + line for line in _lined_up(rows, gap=1)]
+    for line in shown:
+        line.no_wrap, line.overflow = True, "ellipsis"
     hidden = len(report.nodes) - len(lines)
-    if not hidden:
-        return Group(head, table)
-    return Group(head, table, Text(f"   and {hidden} more nodes: {_counts(report.nodes)}", "dim"))
+    if hidden:
+        shown.append(Text(f"   and {hidden} more nodes: {_counts(report.nodes)}", "dim"))
+    return Group(head, *shown)
+
+
+def _lined_up(rows: Sequence[Sequence[Text]], *, gap: int) -> list[Text]:
+    """Rows as lines with columns, as wide as they need: a table would squeeze its columns, the ids
+    too, where a last one is long.
+    """
+    widths = [max(row[at].cell_len for row in rows) for at in range(len(rows[0]))] if rows else []
+    lines = []
+    for row in rows:
+        line = Text()
+        for cell, width in zip(row, widths, strict=True):
+            line.append_text(cell)
+            line.append(" " * (width - cell.cell_len + gap))
+        line.rstrip()
+        lines.append(line)
+    return lines
 
 
 def _fitting(lines: Sequence[NodeLine], most: int) -> Sequence[NodeLine]:
@@ -207,13 +216,11 @@ def cures(report: Report) -> list[tuple[str, str]]:
         found[resume_command(report.run_id, report.database)] = (
             "nothing of it is handed out until it is resumed:"
         )
+    elif report.state == "paused":
+        found[resume_command(report.run_id, report.database)] = "it is paused; resume it with:"
     for line in report.waits:
         if line.command and line.command not in found:
-            found[line.command] = (
-                "it is paused; let it go on with:"
-                if report.state == "paused" and line.type not in ("wait", "wait_for_event")
-                else f"{_named(line)} waits for an event; send it with:"
-            )
+            found[line.command] = f"{_named(line)} waits for an event; send it with:"
     if report.go_on:
         found[report.go_on] = "no engine drives it; carry it on with:"
     return [(lead, command) for command, lead in found.items()]
@@ -278,7 +285,7 @@ def detail_view(report: Report) -> RenderableType:
     if report.ended_at is not None:
         facts.add_row("ended", format_instant(report.ended_at))
     facts.add_row("lasted", format_duration(report.lasted_us))
-    if report.go_on:
+    if report.engine is None:
         facts.add_row("engine", Text("none has the file open", style="yellow"))
     elif report.engine:
         facts.add_row("engine", f"process {clean(report.engine)} has the file open")
@@ -307,28 +314,19 @@ def nodes_table(report: Report) -> Table:
 
 def timeline_view(report: Report) -> RenderableType:
     """Attempts and waits in the order of their start; what a failure said stands below it."""
-    head = ("start", "node", "attempt", "result", "took", "code")
+    names = ("start", "node", "attempt", "result", "took", "code")
     rows = [_cells(step, report.created_at) for step in report.timeline]
-    widths = [max(cell_len(row[at]) for row in (head, *rows)) for at in range(len(head))]
-    lines = [_row(head, widths, style="dim")]
-    for step, row in zip(report.timeline, rows, strict=True):
-        lines.append(_row(row, widths, result=_STYLES.get(step.result, "")))
+    head, *lines = _lined_up([[Text(name, style="dim") for name in names], *rows], gap=2)
+    told = [head]
+    for step, line in zip(report.timeline, lines, strict=True):
+        told.append(line)
         if step.message:
-            said = f"{'':{widths[0]}}    {clean(step.message)}"
-            lines.append(Text(said, style="dim", no_wrap=True, overflow="ellipsis"))
-    return Group(*lines)
+            said = f"{'':{rows[0][0].cell_len}}    {clean(step.message)}"
+            told.append(Text(said, style="dim", no_wrap=True, overflow="ellipsis"))
+    return Group(*told)
 
 
-def _row(cells: Sequence[str], widths: Sequence[int], *, style: str = "", result: str = "") -> Text:
-    line = Text(style=style)
-    for at, (cell, width) in enumerate(zip(cells, widths, strict=True)):
-        line.append(cell, style=result if at == 3 else "")
-        line.append(" " * (width - cell_len(cell) + 2))
-    line.rstrip()
-    return line
-
-
-def _cells(step: Step, origin: int) -> tuple[str, ...]:
+def _cells(step: Step, origin: int) -> tuple[Text, ...]:
     took = (
         format_duration(step.ended_at - step.started_at)
         if step.started_at is not None and step.ended_at is not None and step.what != "run"
@@ -338,12 +336,12 @@ def _cells(step: Step, origin: int) -> tuple[str, ...]:
         took = "(early)"  # it was there before the wait
     what = str(step.attempt) if step.attempt is not None else step.what
     return (
-        _offset(step.started_at, origin),
-        clean(label_of(step.place)) or "(run)",
-        what if step.what != "run" else "",
-        clean(step.result),
-        took,
-        clean(step.code or ""),
+        Text(_offset(step.started_at, origin)),
+        Text(clean(label_of(step.place)) or "(run)"),
+        Text(what if step.what != "run" else ""),
+        styled(step.result),
+        Text(took),
+        Text(clean(step.code or "")),
     )
 
 
@@ -433,14 +431,18 @@ def runs_table(rows: Iterable[RunRow], now: int) -> Table:
     for row in rows:
         table.add_row(
             short_id(row.run_id),
-            f"{clean(row.workflow)} v{row.version}",
+            _in_one_line(f"{clean(row.workflow)} v{row.version}"),
             styled(shown_state(row.state, paused=row.paused))
             + Text(" quarantined" if row.quarantine else "", style="red"),
-            clean(row.key or ""),
+            _in_one_line(clean(row.key or "")),
             format_duration(max(0, now - row.created_at)),
             "" if row.ended_at is None else format_duration(row.ended_at - row.created_at),
         )
     return table
+
+
+def _in_one_line(text: str) -> Text:
+    return Text(text, no_wrap=True, overflow="ellipsis")
 
 
 def run_json(row: RunRow) -> dict[str, object]:

@@ -7,15 +7,15 @@ durations in microseconds.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from tenuto.cli.cures import go_on_command, quoted, resume_command, send_command
+from tenuto.cli.timeline import Step, make_timeline, step_json
 from tenuto.coordinator.seats import ALL_QUEUES
 from tenuto.machine import events
 from tenuto.machine.snapshot import OpenedWait, Task, Timer
-from tenuto.model.definition import Definition, Node, NodeType, Wait, Work
-from tenuto.model.expressions import Expression, Root
+from tenuto.model.definition import Node, NodeType, Wait, Work
 from tenuto.model.graph import Graph
 from tenuto.model.ids import Place, place_of
 from tenuto.model.instants import format_duration, format_instant
@@ -29,11 +29,6 @@ from tenuto.model.states import (
 )
 from tenuto.ports.reads import RunDetail, WorkerRow
 from tenuto.ports.store import LeaseRow
-
-_NODE_OF = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PLACE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)((?:\.\d+)*)(.*)")
-_FIELD = re.compile(r"\bnodes\.\??(\w+)\.\??output\.\??([A-Za-z_]\w*)")
-_PLAIN_WORD = re.compile(r"[A-Za-z0-9_.:/@%+=,-]+")
 
 RESUMED = "the run to be resumed"
 AN_ENGINE = "an engine"
@@ -71,38 +66,14 @@ class NodeLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One line of the timeline: an attempt, a wait, or a request from outside.
-
-    Attributes:
-        what: `attempt`, `wait`, `event`, or `run` for what befell the run itself.
-        started_at: None where it isn't known, e.g. a task that never got a worker.
-        ended_at: None while it goes on.
-        result: `success`, `failed`, `lost`, `cancelled`, `running`, `interrupted`, or what was
-        asked of the run.
-        message: what a failure said; empty for none.
-    """
-
-    place: str
-    node: str
-    what: str
-    result: str
-    attempt: int | None = None
-    started_at: int | None = None
-    ended_at: int | None = None
-    code: str | None = None
-    message: str = ""
-    worker: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything about a run that people read. `output` and `error` are JSON values, None while
     there is none.
 
     Attributes:
         database: as commands must name it; empty for the default.
-        engine: the process that has the file open, where somebody else asks; empty if unknown.
+        engine: the process that has the file open, where somebody else asks; empty if unknown,
+        None if there is none.
         go_on: the command that carries an unfinished run on, when no engine has the file open.
     """
 
@@ -116,7 +87,7 @@ class Report:
     now: int
     quarantine: str | None = None
     database: str = ""
-    engine: str = ""
+    engine: str | None = ""
     go_on: str = ""
     nodes: tuple[NodeLine, ...] = ()
     timeline: tuple[Step, ...] = ()
@@ -181,9 +152,11 @@ def make_report(graph: Graph, detail: RunDetail, known: Known) -> Report:
         now=max(known.now, detail.snapshot.at),
         quarantine=run.quarantine,
         database=known.database,
-        engine=known.engine or "",
+        engine=known.engine if is_open else "",
         go_on=(
-            go_on_command(run.run_id, known.database) if is_open and known.engine is None else ""
+            go_on_command(run.run_id, known.database)
+            if is_open and not run.paused and known.engine is None
+            else ""
         ),
         nodes=tuple(_node_lines(graph, detail, known, is_open=is_open)),
         timeline=make_timeline(
@@ -203,22 +176,6 @@ def shown_state(state: str, *, paused: bool) -> str:
     C6).
     """
     return "paused" if paused and state in (RunState.PENDING, RunState.RUNNING) else state
-
-
-def node_of(place: str) -> str:
-    """The node's id of a place (`model.ids`); empty for the run's own."""
-    found = _NODE_OF.match(place)
-    return found[0] if found else ""
-
-
-def label_of(place: str) -> str:
-    """A place as people read it: `look #3` in the third pass of a loop; the place itself outside
-    of loops.
-    """
-    found = _PLACE.fullmatch(place)
-    if found is None or not found[2]:
-        return place
-    return f"{found[1]} #{found[2][1:]}{found[3]}"
 
 
 # -- nodes -----------------------------------------------------------------------------------------
@@ -379,234 +336,11 @@ def _waiting(
 
 def _when(timer: Timer, now: int) -> str:
     left = timer.due_at - now
-    return f" in {format_duration(left)}" if left > 0 else " now"
+    return f" in {format_duration(left)}" if left > 0 else " at once"
 
 
 def _left(timer: Timer, now: int) -> str:
     return format_duration(max(0, timer.due_at - now))
-
-
-# -- commands to copy ------------------------------------------------------------------------------
-
-
-def send_command(event: str, key: str, database: str, *, payload: str = "") -> str:
-    """The command that sends what a wait waits for. `payload`: what it looks like, with `…` where
-    values stand; empty where nobody reads it.
-    """
-    more = f" --payload {quoted(payload)}" if payload else ""
-    return f"tenuto event send {quoted(event)} --key {quoted(key)}{more}{_on(database)}"
-
-
-def go_on_command(run_id: str, database: str, *, file: str = "", app: str = "") -> str:
-    """The command that carries a run on."""
-    named = f" {quoted(file)}" if file else ""
-    more = f" --app {quoted(app)}" if app else ""
-    return f"tenuto run{named} --carry-on {run_id}{more}{_on(database)}"
-
-
-def resume_command(run_id: str, database: str) -> str:
-    """The command that ends a pause, or a quarantine."""
-    return f"tenuto run resume {run_id}{_on(database)}"
-
-
-def _on(database: str) -> str:
-    return f" --database {quoted(database)}" if database else ""
-
-
-def payload_hints(definition: Definition) -> Mapping[str, str]:
-    """Node -> what the payload of its event looks like: the fields that expressions read of its
-    output. Nodes that nobody reads are absent.
-    """
-    waits = {node.id for node in definition.nodes if node.type is NodeType.WAIT_FOR_EVENT}
-    if not waits:
-        return {}
-    names: dict[str, dict[str, None]] = {}
-    for expression in _expressions(definition):
-        for read in expression.reads:
-            if read.root is Root.NODES and read.node in waits and read.field == "output":
-                names.setdefault(read.node, {})
-        for node, name in _FIELD.findall(expression.text):
-            if node in names:
-                names[node][name] = None
-    return {
-        node: "{" + ", ".join(f'"{name}": …' for name in found) + "}" if found else "{…}"
-        for node, found in names.items()
-    }
-
-
-def _expressions(definition: Definition) -> Iterator[Expression]:
-    if definition.output is not None:
-        yield definition.output
-    for edge in definition.edges:
-        if edge.when is not None:
-            yield edge.when
-    for node in definition.nodes:
-        if node.detail is None:
-            continue
-        for each in fields(node.detail):
-            value = getattr(node.detail, each.name)
-            if isinstance(value, Expression):
-                yield value
-
-
-def quoted(text: str) -> str:
-    """A word as a shell takes it."""
-    if _PLAIN_WORD.fullmatch(text):
-        return text
-    return "'" + text.replace("'", "'\"'\"'") + "'"
-
-
-# -- the timeline ----------------------------------------------------------------------------------
-
-
-def make_timeline(
-    history: Sequence[tuple[int, events.Event]],
-    tasks: Sequence[tuple[Task, LeaseRow | None]] = (),
-    *,
-    failures: Mapping[int, str] | None = None,
-    early: Sequence[tuple[int, Place]] = (),
-    driven: bool = True,
-) -> tuple[Step, ...]:
-    """Attempts and waits in the order of their start; `tasks` add the attempts under way and those
-    cut off. `failures`, `early`: as in `Known`. `driven`: an engine may be at work.
-    """
-    times = {seq: event.at for seq, event in history}
-    said = failures or {}
-    steps = []
-    for seq, event in history:
-        step = step_of(event, times)
-        if step is not None:
-            steps.append(replace(step, message=said[seq]) if seq in said else step)
-    steps += [_found(place, times[seq]) for seq, place in early]
-    for task, lease in tasks:
-        if lease is None or task.state not in (TaskState.PENDING, TaskState.CANCELLED):
-            continue
-        steps.append(
-            Step(
-                place=task.place,
-                node=node_of(task.place),
-                what="attempt",
-                result=_under_way(task, driven=driven),
-                attempt=task.attempt,
-                started_at=lease.leased_at,
-                worker=lease.worker,
-            )
-        )
-    return tuple(sorted(steps, key=_began))
-
-
-def _under_way(task: Task, *, driven: bool) -> str:
-    if task.state is not TaskState.PENDING:
-        return "cancelled"
-    return "running" if driven else "interrupted"
-
-
-def _found(place: Place, at: int) -> Step:
-    """A wait whose event was in the mailbox already."""
-    return Step(
-        place=place, node=node_of(place), what="event", result="success", started_at=at, ended_at=at
-    )
-
-
-def _began(step: Step) -> int:
-    return step.started_at or step.ended_at or 0
-
-
-def step_of(event: events.Event, times: Mapping[int, int]) -> Step | None:
-    """The timeline's line of an event, None where it has none. `times`: event number -> its
-    `at`.
-    """
-    match event:
-        case events.RunStarted():
-            return None
-        case events.AttemptSucceeded():
-            return _attempt(event, "success", None)
-        case events.AttemptFailed():
-            return _attempt(event, "failed", event.code)
-        case events.LeaseExpired():
-            return _attempt(event, "lost", "lease_lost")
-        case events.DeadlinePassed():
-            return _attempt(event, "failed", event.deadline)
-        case events.TimerFired():
-            return _timer_step(event, times)
-        case events.EventReceived():
-            return Step(
-                place=event.place,
-                node=node_of(event.place),
-                what="event",
-                result="success",
-                started_at=times.get(event.version),
-                ended_at=event.at,
-            )
-        case events.CancelRequested():
-            return _asked(event.at, "cancel requested")
-        case events.PauseRequested():
-            return _asked(event.at, "paused")
-        case events.ResumeRequested():
-            return _asked(event.at, "resumed")
-
-
-def _attempt(
-    event: events.AttemptSucceeded
-    | events.AttemptFailed
-    | events.LeaseExpired
-    | events.DeadlinePassed,
-    result: str,
-    code: str | None,
-) -> Step:
-    return Step(
-        place=event.place,
-        node=node_of(event.place),
-        what="attempt",
-        result=result,
-        attempt=event.attempt,
-        started_at=event.leased_at or None,
-        ended_at=event.at,
-        code=code,
-        worker=event.worker,
-    )
-
-
-def _timer_step(event: events.TimerFired, times: Mapping[int, int]) -> Step | None:
-    began = times.get(event.version)
-    node = node_of(event.place)
-    match event.kind:
-        case events.TimerKind.WAIT:
-            return Step(
-                place=event.place,
-                node=node,
-                what="wait",
-                result="success",
-                started_at=began,
-                ended_at=event.at,
-            )
-        case events.TimerKind.EVENT:
-            return Step(
-                place=event.place,
-                node=node,
-                what="event",
-                result="failed",
-                started_at=began,
-                ended_at=event.at,
-                code="timeout",
-            )
-        case events.TimerKind.TOTAL:
-            return Step(
-                place=event.place,
-                node=node,
-                what="wait",
-                result="failed",
-                ended_at=event.at,
-                code="total_timeout",
-            )
-        case events.TimerKind.RUN:
-            return _asked(event.at, "run timeout")
-        case events.TimerKind.BACKOFF | events.TimerKind.CONTINUE:
-            return None
-
-
-def _asked(at: int, result: str) -> Step:
-    return Step(place="", node="", what="run", result=result, started_at=at, ended_at=at)
 
 
 # -- as JSON ---------------------------------------------------------------------------------------
@@ -643,24 +377,4 @@ def _node_json(line: NodeLine) -> dict[str, object]:
         "command": line.command or None,
         "took": list(line.took) or None,
         "error": line.error,
-    }
-
-
-def step_json(step: Step, origin: int) -> dict[str, object]:
-    """A step as JSON values; `start_us` counts from `origin`."""
-    return {
-        "place": step.place,
-        "node": step.node or None,
-        "what": step.what,
-        "attempt": step.attempt,
-        "result": step.result,
-        "code": step.code,
-        "message": step.message or None,
-        "worker": step.worker or None,
-        "start_us": None if step.started_at is None else step.started_at - origin,
-        "duration_us": (
-            None
-            if step.started_at is None or step.ended_at is None
-            else step.ended_at - step.started_at
-        ),
     }

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from rich.console import Console, RenderableType
 
 from tenuto.cli.render import (
     clean,
+    cures,
     detail_view,
     failure_text,
     live_view,
     outcome_view,
+    own_frames,
     run_json,
     runs_table,
     step_line,
     value_text,
     wait_line,
 )
-from tenuto.cli.report import NodeLine, Report, Step
+from tenuto.cli.report import NodeLine, Report
+from tenuto.cli.timeline import Step
 from tenuto.model.ids import RunId
 from tenuto.ports.store import RunRow
 
@@ -131,7 +135,70 @@ def test_the_detail_names_quarantine_and_its_cure() -> None:
     text = "\n".join(shown(detail_view(report(quarantine="event 3: boom"))))
 
     assert "event 3: boom" in text
-    assert "until `Run.resume()`" in text
+    assert cures(report(quarantine="event 3: boom")) == [
+        ("nothing of it is handed out until it is resumed:", "tenuto run resume run-1")
+    ]
+
+
+def test_a_long_message_of_a_failure_is_cut_to_the_terminal_in_a_line_of_its_own() -> None:
+    over = report(timeline=(step(result="failed", code="E", message="word " * 40),), state="failed")
+
+    lines = shown(outcome_view(over), width=80)
+
+    assert lines[1] == "+1.000s  a     1        failed  2s    E"
+    assert lines[2].startswith("           word word")
+    assert lines[2].endswith("…")
+    assert (len(lines[2]), lines[3]) == (80, "")
+
+
+def test_the_live_view_keeps_its_columns_in_a_narrow_terminal() -> None:
+    waiting = NodeLine(
+        id="approval", type="wait_for_event", state="waiting", waits_for="event " + "x" * 90
+    )
+
+    lines = shown(live_view(report(waiting), height=40), width=80)
+
+    assert lines[1].startswith(" … approval waiting  waits for event xxx")
+    assert lines[1].endswith("…")
+    assert (len(lines), len(lines[1])) == (2, 80)
+
+
+def test_a_retry_shows_what_failed_before() -> None:
+    line = NodeLine(
+        id="a",
+        type="task",
+        state="retry",
+        waits_for="attempt 2 in 1s",
+        error={"code": "E", "message": "no"},
+    )
+
+    assert shown(live_view(report(line), height=9))[1].endswith(
+        "waits for attempt 2 in 1s after E: no"
+    )
+
+
+def test_a_pass_of_a_loop_is_named_alike_everywhere() -> None:
+    line = NodeLine(id="w", type="wait", state="waiting", place="w.2.3", waits_for="time")
+
+    assert wait_line(line, 0, 0).split()[1:3] == ["w", "#2.3"]
+    assert step_line(step(place="w.2.3"), 0).split()[1:3] == ["w", "#2.3"]
+    assert "w #2.3" in "\n".join(shown(outcome_view(report(timeline=(step(place="w.2.3"),)))))
+    assert "w #2.3" in "\n".join(shown(live_view(report(line), height=9)))
+
+
+def test_a_traceback_is_cut_to_the_users_own_innermost_frames() -> None:
+    frames = [
+        '  File "/home/me/app.py", line 1, in a',
+        "    b()",
+        '  File "/x/site-packages/lib/x.py", line 2, in b',
+        "    c()",
+        "    ~^^",
+    ]
+
+    assert own_frames({"details": {"traceback": frames}}) == frames[:2]
+    assert own_frames({"details": {"traceback": frames[2:]}}) == frames[2:4]
+    assert own_frames({"details": {"traceback": frames[:2] * 9}}) == frames[:2] * 3
+    assert own_frames({"details": {"stock": 0}}) == own_frames(None) == []
 
 
 def test_control_characters_in_data_never_reach_the_terminal() -> None:
@@ -199,10 +266,20 @@ def test_the_list_of_runs_shows_age_and_marks_quarantine() -> None:
         quarantine="why",
     )
 
+    long = replace(
+        row,
+        run_id=RunId("01939d6e-0000-7000-8000-00000000abcd"),
+        key="order-2026-11-29-000001-of-somebody-with-a-long-name",
+        workflow="enqueued_total_86843350",
+    )
+
     lines = [" ".join(line.split()) for line in shown(runs_table([row], 4 * SECOND))]
+    narrow = shown(runs_table([long], 4 * SECOND), width=80)
 
     assert lines == [
         "run workflow state key age lasted",
         "run-1 order v3 paused quarantined k 3s",
     ]
     assert run_json(row)["state"] == "paused"
+    assert narrow[1].startswith("0000abcd  ")
+    assert len(narrow) == 2, "a long key is cut, not broken into lines"

@@ -5,18 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tenuto.adapters.cel import CelParser
-from tenuto.cli.report import (
-    Known,
-    NodeLine,
-    Report,
-    Step,
-    make_report,
-    make_timeline,
-    node_of,
-    quoted,
-    report_json,
-    send_command,
-)
+from tenuto.cli.cures import payload_hints, quoted, send_command
+from tenuto.cli.look import look_and_count
+from tenuto.cli.report import Known, NodeLine, Report, make_report, report_json
+from tenuto.cli.timeline import Step, make_timeline, node_of
 from tenuto.dsl.compile import load
 from tenuto.machine import events
 from tenuto.machine.snapshot import OpenedWait, Snapshot, Task, Timer
@@ -198,10 +190,75 @@ def test_a_wait_for_an_event_names_the_command_that_sends_it() -> None:
         timers=(Timer(Place("approval"), events.TimerKind.EVENT, 62 * SECOND, 2),),
     )
 
-    assert line(waiting, "approval", Known(now=2 * SECOND, database="my.db")).waits_for == (
-        "event order.approved key 'o 1', at most in 1m00s "
-        "(tenuto event send order.approved --key 'o 1' --database my.db)"
+    known = Known(now=2 * SECOND, database="my.db")
+    found = line(waiting, "approval", known)
+    read = line(waiting, "approval", replace(known, hints={"approval": '{"by": …}'}))
+
+    assert found.waits_for == "event order.approved key 'o 1', for at most 1m00s"
+    assert found.command == "tenuto event send order.approved --key 'o 1' --database my.db"
+    assert read.command == (
+        "tenuto event send order.approved --key 'o 1' --payload '{\"by\": …}' --database my.db"
     )
+
+
+def test_the_payload_that_is_hinted_at_has_the_fields_that_are_read() -> None:
+    text = """
+name: x
+nodes:
+  a: {type: wait_for_event, event: e, key: k}
+  b: {type: wait_for_event, event: e, key: k}
+  c: {type: wait_for_event, event: e, key: k}
+  d: {type: task, task: t, needs: [a, b], params: {x: "${nodes.a.output.by}", y: "${nodes.b.output}"}}
+output: {by: "${nodes.a.output.?at.orValue(null)}", again: "${nodes.a.output.by}"}
+"""
+    loaded = load(text, file="x.yaml", parser=CelParser())
+    assert loaded.graph is not None, loaded.findings
+
+    assert payload_hints(loaded.graph.definition) == {"a": '{"at": …, "by": …}', "b": "{…}"}
+
+
+def test_a_task_that_was_cancelled_before_its_first_attempt_had_none() -> None:
+    never = detail(b"c..", state=RunState.FAILED, tasks=((task(state=TaskState.CANCELLED), None),))
+    second = replace(never, tasks=((task(state=TaskState.CANCELLED, attempt=2), None),))
+    history = [(2, replace(_failed(at=9, leased_at=4), place=Place("charge")))]
+
+    assert line(never, "charge", Known()).attempts == 0
+    assert line(second, "charge", Known(history=history)).attempts == 1
+
+
+def test_without_an_engine_nothing_runs_and_the_command_that_goes_on_is_named() -> None:
+    leased = detail(b"a..", tasks=((task(), LEASE),))
+
+    report = make_report(graph(), leased, Known(engine=None, database="my.db"))
+
+    assert (report.nodes[0].state, report.nodes[0].since) == ("interrupted", None)
+    assert report.timeline[0].result == "interrupted"
+    assert report.go_on == f"tenuto run --carry-on {RUN} --database my.db"
+    assert make_report(graph(), leased, Known(engine="17")).go_on == ""
+
+
+def test_an_event_that_was_there_before_its_wait_has_a_line() -> None:
+    history: list[tuple[int, events.Event]] = [
+        (1, events.RunStarted(at=5)),
+        (2, _failed(at=9, leased_at=4)),
+    ]
+
+    steps = make_timeline(history, early=[(1, Place("e.2"))], failures={2: "no"})
+
+    assert [(s.place, s.what, s.started_at, s.ended_at, s.message) for s in steps] == [
+        ("a", "attempt", 4, 9, "no"),
+        ("e.2", "event", 5, 5, ""),
+    ]
+
+
+def test_a_run_that_ends_between_two_readings_is_not_counted_among_the_others() -> None:
+    open_, final = (make_report(graph(), detail(b"...", state=state), Known()) for state in (
+        RunState.RUNNING, RunState.SUCCESS))  # fmt: skip
+    for counted in (0, 1):  # before its end was counted, and after
+        looks, counts = [open_, final, final], [counted, 0]
+        assert look_and_count(lambda: looks.pop(0), lambda: counts.pop(0)) == (final, 0)  # noqa: B023
+
+    assert look_and_count(lambda: open_, lambda: 3) == (open_, 2)
 
 
 def test_a_finished_run_waits_for_nothing() -> None:
@@ -308,6 +365,7 @@ def test_a_report_is_json_with_times_relative_to_the_start() -> None:
             "attempt": 1,
             "result": "success",
             "code": None,
+            "message": None,
             "worker": "w-1",
             "start_us": SECOND,
             "duration_us": SECOND,

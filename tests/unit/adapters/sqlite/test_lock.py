@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
-from tenuto.adapters.sqlite.lock import FileLock
+from tenuto.adapters.sqlite.lock import FileLock, holder
 from tenuto.model.errors import Conflict, Unavailable
 
 
@@ -22,6 +24,29 @@ def test_a_second_holder_is_told_who_has_it(tmp_path: Path) -> None:
 
     lock.release()
     FileLock(database).release()
+
+
+def test_the_holder_is_told_without_taking_the_lock(tmp_path: Path) -> None:
+    database = tmp_path / "tenuto.db"
+    before = holder(database)
+    lock = FileLock(database)
+    during = holder(database)
+    lock.release()
+
+    assert (before, during, holder(database)) == (None, str(os.getpid()), None)
+    FileLock(database).release()
+
+
+def test_somebody_who_only_asks_for_the_holder_keeps_no_engine_out(tmp_path: Path) -> None:
+    """An asker's lock is there for a moment: it goes while the engine waits for the second try."""
+    database = tmp_path / "tenuto.db"
+    asker = os.open(database.with_name("tenuto.db.lock"), os.O_RDONLY | os.O_CREAT, 0o644)
+    fcntl.flock(asker, fcntl.LOCK_SH)
+    leaves = Timer(0.005, os.close, (asker,))
+    leaves.start()
+
+    FileLock(database).release()
+    leaves.join()
 
 
 def test_a_child_keeps_the_lock_that_it_inherited(tmp_path: Path) -> None:
