@@ -53,8 +53,8 @@ a line as it ends, and the last line is the whole.
 ## Which runs go on
 
 One engine at a time has a database file open. `tenuto run FILE` is one, and it drives the run that it started, or that
-`--carry-on ID` names, and no other; it has the tasks of one app, so a definition that names others is refused before
-anything starts. Unfinished runs that nobody drives lose nothing and wait: `tenuto run show ID` says so, with the
+`--carry-on ID` names, and no other. A task that its app does not have is told at once and waited for: stop, add it, and
+carry the run on. Unfinished runs that nobody drives lose nothing and wait: `tenuto run show ID` says so, with the
 command that carries the run on. A run keeps the version of the definition with which it began; to use a mended file,
 cancel the run and start another.
 

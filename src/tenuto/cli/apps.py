@@ -59,17 +59,14 @@ def beside_of(file: Path | None) -> Path:
     return (file.parent if file is not None else Path.cwd()) / "app.py"
 
 
-def require_tasks(
+def missing_tasks(
     nodes: Iterable[Node], registry: Registry, app: str | None, file: Path | None
-) -> None:
-    """Whether the app has all tasks that nodes name: nobody else will bring them.
+) -> str | None:
+    """What to say if the app lacks tasks that nodes name, or None: the run will wait there, since nobody else has them.
 
     Args:
         app: as `app_name` found it.
         file: of the definition, beside which an app was looked for.
-
-    Raises:
-        InvalidInput: some are missing; says what there is.
     """
     missing = {
         node.detail.name: node.id
@@ -79,23 +76,21 @@ def require_tasks(
         and registry.find(node.detail.name) is None
     }
     if not missing:
-        return
+        return None
     told = ", ".join(f"{name!r} (node {node})" for name, node in list(missing.items())[:_NAMED_MAX])
     told = f"task{'s' if len(missing) > 1 else ''} {told}"
     if len(missing) > _NAMED_MAX:
         told += f" and {len(missing) - _NAMED_MAX} more"
     if app is None:
         where = f"beside {file}" if file is not None else f"in {Path.cwd()}"
-        raise InvalidInput(f"nobody has the {told}: no app.py {where}; name your app with --app")
+        return f"nobody has the {told}: no app.py {where}; name your app with --app"
     names = registry.names()
     if not names:
-        raise InvalidInput(f"the app {app} has no {told}; it has none: register with @app.task")
+        return f"the app {app} has no {told}; it has none: register with @app.task"
     close = get_close_matches(next(iter(missing)), names, n=1)
     meant = f"; did you mean {close[0]!r}?" if close else "; it has"
     listed = ", ".join(names[:_NAMED_MAX]) + (", …" if len(names) > _NAMED_MAX else "")
-    raise InvalidInput(
-        f"the app {app} has no {told}{meant} {f'It has {listed}' if close else listed}"
-    )
+    return f"the app {app} has no {told}{meant} {f'It has {listed}' if close else listed}"
 
 
 def configured_app(start: Path) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenuto.app.definitions import load_definition
 from tenuto.app.embedded import Engine
-from tenuto.cli.apps import app_name, load_app, require_tasks
+from tenuto.cli.apps import app_name, load_app, missing_tasks
 from tenuto.cli.arguments import read_input, read_vars
 from tenuto.cli.console import Trouble, answers, notes, reserve_stdout, same_stream, say
 from tenuto.cli.cures import go_on_command, resume_command
@@ -44,6 +44,7 @@ from tenuto.cli.timeline import Step, step_json
 from tenuto.coordinator.commands import StartRequest
 from tenuto.dsl.inputs import apply_vars, check_input
 from tenuto.dsl.storable import check_word
+from tenuto.model.definition import Node
 from tenuto.model.errors import (
     Conflict,
     InvalidDefinition,
@@ -238,8 +239,7 @@ class _Session:
         elif start is None:
             raise NotFound("run", self._wanted.carry_on or "", f"there is no file {self._database}")
         if carried is None and start is not None:
-            nodes = start.graph.definition.nodes
-            require_tasks(nodes, self._tasks.registry, self._tasks.app, self._tasks.file)
+            self._warn_of_missing(start.graph.definition.nodes)
         return carried
 
     async def _carried(self, reads: Reads, start: Start | None) -> RunId | None:
@@ -275,7 +275,13 @@ class _Session:
             for number, node in enumerate(graph.definition.nodes)
             if graph.loops_of[number] or NodeLetter(chr(letters[number])) not in FINAL_NODE_LETTERS
         ]
-        require_tasks(open_nodes, self._tasks.registry, self._tasks.app, self._tasks.file)
+        self._warn_of_missing(open_nodes)
+
+    def _warn_of_missing(self, nodes: Iterable[Node]) -> None:
+        """A task that nobody has is waited for (DESIGN section 5); only this process could bring it, so say so."""
+        told = missing_tasks(nodes, self._tasks.registry, self._tasks.app, self._tasks.file)
+        if told is not None:
+            self._note.print(f"warning: {told}; the run waits there", markup=False)
 
     def _compare(self, file: str, run: RunRow) -> None:
         """A run keeps the version that it began with: say so where FILE is another one by now."""

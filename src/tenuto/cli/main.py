@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             sys.stdout.flush()
     except OSError as error:
         code = _stdout_lost(error) or code
+    _leave_stderr()
     sys.exit(code)
 
 
@@ -109,6 +110,15 @@ def _stdout_lost(error: OSError) -> int:
         return 0
     _say(f"error: standard output cannot be written: {error.strerror}")
     return UNAVAILABLE
+
+
+def _leave_stderr() -> None:
+    """What nobody could be told is dropped; at its end Python would try again and spoil the exit code."""
+    try:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -25,6 +25,9 @@ async def test_its_thread_starts_with_the_first_coroutine_and_ends_with_the_exec
 
     assert "tenuto-user" not in before  # type: ignore[operator]
     assert "tenuto-user" in during  # type: ignore[operator]
+    for thread in threading.enumerate():
+        if thread.name == "tenuto-user":
+            await asyncio.to_thread(thread.join, 10)
     assert "tenuto-user" not in thread_names()
 
 

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 
 from tenuto.model.errors import Conflict, InvariantViolated
@@ -41,6 +42,7 @@ class Migration:
         return hashlib.sha256(self.text.encode()).hexdigest()[:32]
 
 
+@cache
 def read_migrations(package: str) -> tuple[Migration, ...]:
     """All migrations of a package, numbered from 1 without gaps."""
     found = []

@@ -103,26 +103,27 @@ async def test_a_database_that_lacks_a_table_is_damaged(tmp_path: Path) -> None:
 
 @contextmanager
 def bound_by_permissions() -> Iterator[Path]:
-    """A directory of one's own that may be made read-only; permissions do not bind root, so it is nobody meanwhile."""
+    """A directory with a database that may be made read-only; permissions do not bind root, so it is nobody there."""
     with TemporaryDirectory() as place:
         directory = Path(place)
-        if os.geteuid() != 0:
-            yield directory
-            directory.chmod(0o700)
-            return
-        os.chown(directory, NOBODY, -1)
-        os.seteuid(NOBODY)
+        open_engine(directory / "tenuto.db", TurnedClock()).shut()
+        (directory / "tenuto.db.lock").unlink()
+        for path in (directory, *directory.iterdir()):
+            os.chown(path, NOBODY if os.geteuid() == 0 else -1, -1)
+        root = os.geteuid() == 0
+        if root:
+            os.seteuid(NOBODY)
         try:
             yield directory
         finally:
             directory.chmod(0o700)
-            os.seteuid(0)
+            if root:
+                os.seteuid(0)
 
 
 async def test_a_file_on_a_read_only_disk_can_be_read() -> None:
     with bound_by_permissions() as directory:
         path = directory / "tenuto.db"
-        open_engine(path, TurnedClock()).shut()
         assert not path.with_name("tenuto.db-wal").exists()
         directory.chmod(0o500)
 
@@ -135,7 +136,6 @@ async def test_a_file_on_a_read_only_disk_can_be_read() -> None:
 async def test_a_log_on_a_read_only_disk_is_not_left_out() -> None:
     with bound_by_permissions() as directory:
         path = directory / "tenuto.db"
-        open_engine(path, TurnedClock()).shut()
         path.with_name("tenuto.db-wal").write_bytes(b"committed, perhaps")
         directory.chmod(0o500)
 
