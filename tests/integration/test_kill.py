@@ -92,6 +92,7 @@ def test_two_hundred_runs_survive_twenty_kills(tmp_path: Path) -> None:
         if hook:
             watchdog = threading.Timer(30, child.kill)
             watchdog.start()
+            assert wait_for(child, "killed by its own hook")
             child.wait()
             watchdog.cancel()
         else:

@@ -1,9 +1,8 @@
 """A process to be killed: one engine on a file, with tasks that write an outside journal.
 
-Run as `python -m tests.support.killed DB JOURNAL --start N --kill-at-commit K`. Prints `up` when the engine is up,
-and
-ends with code 0 when no run is open. Lines of the journal are appended and synced:
-`start` or `end`, task, attempt, lease, time.
+Run as `python -m tests.support.killed DB JOURNAL --start N --kill-at-commit K`. Prints `up` when the engine is up, and
+ends with code 0 when no run is open. Lines of the journal are appended and synced: `start` or `end`, task, attempt,
+lease, time.
 """
 
 from __future__ import annotations
@@ -61,6 +60,7 @@ def killer(at_commit: int) -> object:
         nonlocal seen
         seen += 1
         if seen == at_commit:
+            os.write(1, b"killed by its own hook\n")
             os.kill(os.getpid(), signal.SIGKILL)
 
     return before_commit if at_commit else None
