@@ -301,7 +301,7 @@ def test_what_a_retried_attempt_failed_with_is_told_everywhere(tenuto: Tenuto) -
     assert "ValueError\n           out of labels\n" in shown.stdout
 
 
-def test_steps_are_told_once_where_both_streams_are_one(tenuto: Tenuto) -> None:
+def test_the_timeline_ends_a_run_also_where_both_streams_are_one(tenuto: Tenuto) -> None:
     done = subprocess.run(
         [COMMAND, "run", "greet.yaml", "--set", "name=x"],
         cwd=tenuto.folder,
@@ -312,8 +312,9 @@ def test_steps_are_told_once_where_both_streams_are_one(tenuto: Tenuto) -> None:
         check=True,
     )
 
-    assert done.stdout.count("hello") == 1
-    assert "hello  attempt 1 success" in done.stdout
+    live, timeline = done.stdout.split("start ", 1)
+    assert "hello  attempt 1 success" in live
+    assert re.search(r"hello +1 +success", timeline)
 
 
 def test_which_way_a_run_went_is_told(tenuto: Tenuto) -> None:

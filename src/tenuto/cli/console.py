@@ -92,15 +92,6 @@ def notes() -> Console:
     return Console(file=cast("TextIO", _Heedless(sys.stderr)), highlight=False, soft_wrap=True)
 
 
-def same_stream() -> bool:
-    """Whether answers and notes go to one place, so that nothing need be told twice."""
-    try:
-        out, notes = os.fstat(1), os.fstat(2)
-    except OSError:
-        return False
-    return (out.st_dev, out.st_ino) == (notes.st_dev, notes.st_ino)
-
-
 def _silence(number: int) -> None:
     """Let what is written to a file descriptor vanish; or Python would try again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), number)

@@ -23,7 +23,7 @@ from tenuto.app.definitions import load_definition
 from tenuto.app.embedded import Engine
 from tenuto.cli.apps import app_name, load_app, missing_tasks
 from tenuto.cli.arguments import read_input, read_vars
-from tenuto.cli.console import Trouble, answers, notes, reserve_stdout, same_stream, say
+from tenuto.cli.console import Trouble, answers, notes, reserve_stdout, say
 from tenuto.cli.cures import go_on_command, resume_command
 from tenuto.cli.definitions import read_definition, show_findings
 from tenuto.cli.interrupts import Interrupts
@@ -460,8 +460,7 @@ class _Session:
         if self._wanted.output != "table":
             say(json.dumps(report_json(report), ensure_ascii=False))
             return
-        told = not self._note.is_terminal and same_stream()
-        answers().print(outcome_view(report, timeline=not told))
+        answers().print(outcome_view(report))
 
     def _go_on_line(self, run_id: RunId | str) -> str:
         command = go_on_command(

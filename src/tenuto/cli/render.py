@@ -257,12 +257,10 @@ def _offset(at: int | None, origin: int) -> str:
 # -- the end of a run ------------------------------------------------------------------------------
 
 
-def outcome_view(report: Report, *, timeline: bool = True) -> RenderableType:
-    """The timeline, unless it was told already, then how the run stands, with its output or
-    error.
-    """
+def outcome_view(report: Report) -> RenderableType:
+    """The timeline, then how the run stands, with its output or error."""
     parts: list[RenderableType] = []
-    if report.timeline and timeline:
+    if report.timeline:
         parts += [timeline_view(report), Text()]
     if branches := _branches(report):
         parts.append(Text(branches, style="dim"))
