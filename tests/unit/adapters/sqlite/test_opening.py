@@ -107,6 +107,9 @@ def bound_by_permissions() -> Iterator[Path]:
     with TemporaryDirectory() as place:
         directory = Path(place)
         open_engine(directory / "tenuto.db", TurnedClock()).shut()
+        # Whichever of its connections closed last may have left an empty log: a writer alone takes it away.
+        with closing(sqlite3.connect(directory / "tenuto.db")) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         (directory / "tenuto.db.lock").unlink()
         for path in (directory, *directory.iterdir()):
             os.chown(path, NOBODY if os.geteuid() == 0 else -1, -1)
