@@ -42,6 +42,9 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "coordinator/handout": SERVICES,
     "coordinator/timers": SERVICES,
     "coordinator/work": SERVICES,
+    "views/cures": "tests/unit/views/test_report.py",
+    "views/look": "tests/e2e, by every command that shows a run",
+    "views/timeline": "tests/unit/views/test_report.py",
     "ports": "a port has no behaviour of its own: tests/conformance runs every adapter through it",
 }
 

@@ -17,8 +17,8 @@ from urllib.request import urlopen
 from tests.support.command import HANG_S
 
 from tenuto import Run, Tenuto
-from tenuto.cli.look import look
-from tenuto.cli.report import report_json
+from tenuto.views.look import look
+from tenuto.views.report import report_json
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"

@@ -31,7 +31,7 @@ from tenuto.coordinator.gateway import Gateway
 from tenuto.coordinator.graphs import Graphs
 from tenuto.coordinator.mailbox import Mailbox
 from tenuto.coordinator.recovery import Recovery
-from tenuto.coordinator.seats import ALL_QUEUES, Seats
+from tenuto.coordinator.seats import Seats
 from tenuto.coordinator.setting import Focus, Setting
 from tenuto.coordinator.timers import Timers
 from tenuto.model.errors import TenutoError, Unavailable
@@ -39,7 +39,7 @@ from tenuto.model.ids import RunId
 from tenuto.model.states import FINAL_RUN_STATES, RunState
 from tenuto.model.version import VERSION
 from tenuto.ports.executor import Executor
-from tenuto.ports.gateway import WorkerInfo
+from tenuto.ports.gateway import ALL_QUEUES, WorkerInfo
 from tenuto.ports.reads import Reads, RunFilter
 from tenuto.runtime.logging import get_logger
 from tenuto.runtime.service import Service, serve

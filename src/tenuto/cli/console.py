@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from tenuto.cli.render import clean
-from tenuto.cli.timeline import label_of
 from tenuto.model.errors import Unavailable
+from tenuto.views.timeline import label_of
 
 WIDTH_ELSEWHERE = 200
 """Columns where there is no terminal: enough that tables keep their lines."""

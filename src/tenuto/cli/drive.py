@@ -24,23 +24,10 @@ from tenuto.app.embedded import Engine
 from tenuto.cli.apps import app_name, load_app, missing_tasks
 from tenuto.cli.arguments import read_input, read_vars
 from tenuto.cli.console import Trouble, answers, notes, reserve_stdout, say
-from tenuto.cli.cures import go_on_command, resume_command
 from tenuto.cli.definitions import read_definition, show_findings
 from tenuto.cli.interrupts import Interrupts
-from tenuto.cli.look import (
-    History,
-    find_run,
-    look,
-    look_and_count,
-    now_us,
-    open_runs,
-    read,
-    read_graph,
-    unfinished_line,
-)
+from tenuto.cli.look import look_and_count, now_us, open_runs, read, unfinished_line
 from tenuto.cli.render import live_view, outcome_view, step_line, wait_line
-from tenuto.cli.report import Report, report_json
-from tenuto.cli.timeline import Step, step_json
 from tenuto.coordinator.commands import StartRequest
 from tenuto.dsl.inputs import apply_vars, check_input
 from tenuto.dsl.storable import check_word
@@ -58,6 +45,10 @@ from tenuto.model.stored import content_hash
 from tenuto.sdk.tenuto import NAMESPACE
 from tenuto.sdk.workflows import default_input, workflow_of
 from tenuto.settings import Database, parse_database
+from tenuto.views.cures import go_on_command, resume_command
+from tenuto.views.look import History, find_run, look, read_graph
+from tenuto.views.report import Report, report_json
+from tenuto.views.timeline import Step, step_json
 from tenuto.worker.registry import Registry
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tenuto.cli.apps import is_own
-from tenuto.cli.cures import resume_command
-from tenuto.cli.report import NodeLine, Report, report_json, shown_state
-from tenuto.cli.timeline import Step, label_of
 from tenuto.model.instants import format_duration, format_instant
 from tenuto.ports.store import RunRow
+from tenuto.views.cures import resume_command
+from tenuto.views.report import NodeLine, Report, report_json, shown_state
+from tenuto.views.timeline import Step, label_of
 
 VALUE_MAX = 4_000
 """Characters of an output shown; `-o json` has all."""

@@ -9,16 +9,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tenuto.cli.console import answers, note, say
-from tenuto.cli.cures import go_on_command
-from tenuto.cli.look import History, find_run, look, now_us, plain, read
+from tenuto.cli.look import now_us, read
 from tenuto.cli.render import cures, detail_view, run_json, runs_table
-from tenuto.cli.report import Report, report_json, shown_state
-from tenuto.cli.timeline import step_json
 from tenuto.model.errors import InvalidInput, NotFound, Unavailable
 from tenuto.model.ids import RunId
 from tenuto.model.states import RunState
 from tenuto.ports.reads import RunFilter
 from tenuto.settings import Database, parse_database
+from tenuto.views.cures import go_on_command
+from tenuto.views.look import History, find_run, look, plain
+from tenuto.views.report import Report, report_json, shown_state
+from tenuto.views.timeline import step_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from tenuto.cli.console import note, say
-from tenuto.cli.look import find_run, read, read_graph
+from tenuto.cli.look import read
 from tenuto.cli.runs import must_exist
 from tenuto.machine.codec import decode_event, encode_snapshot
 from tenuto.machine.fold import fold
@@ -21,6 +21,7 @@ from tenuto.model.ids import Place, RunId
 from tenuto.ports.reads import Reads, RunDetail, RunFilter
 from tenuto.ports.store import EventRow
 from tenuto.settings import parse_database
+from tenuto.views.look import find_run, read_graph
 
 _PAGE = 10_000
 _RUNS_PAGE = 500

@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from tenuto.coordinator.coordinator import Coordinator
-from tenuto.coordinator.seats import ALL_QUEUES, Seat, Seats
+from tenuto.coordinator.seats import Seat, Seats
 from tenuto.coordinator.setting import Setting
 from tenuto.coordinator.waiting import Call, ReportWaiting
 from tenuto.model.errors import Unavailable
 from tenuto.model.ids import WorkerId
-from tenuto.ports.gateway import Answer, Beat, Lease, Load, Report, Verdict, WorkerInfo
+from tenuto.ports.gateway import ALL_QUEUES, Answer, Beat, Lease, Load, Report, Verdict, WorkerInfo
 from tenuto.ports.store import Granted, GrantRequest, Store
 from tenuto.runtime.backoff import Backoff
 from tenuto.runtime.service import pause

@@ -10,10 +10,7 @@ import asyncio
 from collections.abc import Iterable
 
 from tenuto.model.ids import WorkerId
-from tenuto.ports.gateway import Lease, WorkerInfo
-
-ALL_QUEUES = "*"
-"""Among a worker's queues: it serves every queue there is, as the one worker of an embedded engine does."""
+from tenuto.ports.gateway import ALL_QUEUES, Lease, WorkerInfo
 
 
 class Seat:

@@ -13,6 +13,9 @@ from typing import Protocol
 
 from tenuto.model.ids import LeaseId, Place, RunId, TaskId, WorkerId
 
+ALL_QUEUES = "*"
+"""Among a worker's queues: it serves every queue there is, as the one worker of an embedded engine does."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInfo:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tenuto.model.ids import RunId
 from tenuto.model.states import RunState
 from tenuto.sdk.failures import RunFailed
-from tenuto.sdk.values import read_value, read_values
+from tenuto.views.values import read_value, read_values
 
 if TYPE_CHECKING:
     from tenuto.app.embedded import Engine

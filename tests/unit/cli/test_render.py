@@ -21,10 +21,10 @@ from tenuto.cli.render import (
     value_text,
     wait_line,
 )
-from tenuto.cli.report import NodeLine, Report
-from tenuto.cli.timeline import Step
 from tenuto.model.ids import RunId
 from tenuto.ports.store import RunRow
+from tenuto.views.report import NodeLine, Report
+from tenuto.views.timeline import Step
 
 SECOND = 1_000_000
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from tenuto.coordinator.seats import ALL_QUEUES, Seat, Seats
+from tenuto.coordinator.seats import Seat, Seats
 from tenuto.model.ids import LeaseId, Place, RunId, WorkerId
-from tenuto.ports.gateway import Lease, WorkerInfo
+from tenuto.ports.gateway import ALL_QUEUES, Lease, WorkerInfo
 
 
 def a_worker(name: str = "w", queues: tuple[str, ...] = ("default",)) -> WorkerInfo:

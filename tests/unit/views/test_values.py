@@ -6,7 +6,7 @@ from tenuto.machine.codec import encode_output
 from tenuto.model.ids import Place
 from tenuto.model.payload import JoinView, PayloadKey, PayloadKind
 from tenuto.sdk.tenuto import Tenuto
-from tenuto.sdk.values import read_value
+from tenuto.views.values import read_value
 
 TWO = "name: two\nnodes:\n  a: {type: set, values: {x: 1}}\n  b: {type: set, values: {y: [2]}}\n"
 

@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tenuto.cli.cures import go_on_command, quoted, resume_command, send_command
-from tenuto.cli.timeline import Step, make_timeline, step_json
-from tenuto.coordinator.seats import ALL_QUEUES
 from tenuto.machine import events
 from tenuto.machine.snapshot import OpenedWait, Task, Timer
 from tenuto.model.definition import Node, NodeType, Wait, Work
@@ -27,8 +24,11 @@ from tenuto.model.states import (
     RunState,
     TaskState,
 )
+from tenuto.ports.gateway import ALL_QUEUES
 from tenuto.ports.reads import RunDetail, WorkerRow
 from tenuto.ports.store import LeaseRow
+from tenuto.views.cures import go_on_command, quoted, resume_command, send_command
+from tenuto.views.timeline import Step, make_timeline, step_json
 
 RESUMED = "the run to be resumed"
 AN_ENGINE = "an engine"

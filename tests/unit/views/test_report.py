@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tenuto.adapters.cel import CelParser
-from tenuto.cli.cures import payload_hints, quoted, send_command
 from tenuto.cli.look import look_and_count
-from tenuto.cli.report import Known, NodeLine, Report, make_report, report_json
-from tenuto.cli.timeline import Step, make_timeline, node_of
 from tenuto.dsl.compile import load
 from tenuto.machine import events
 from tenuto.machine.snapshot import OpenedWait, Snapshot, Task, Timer
@@ -18,6 +15,9 @@ from tenuto.model.payload import Text
 from tenuto.model.states import RunState, TaskState
 from tenuto.ports.reads import RunDetail, WorkerRow
 from tenuto.ports.store import LeaseRow, RunRow
+from tenuto.views.cures import payload_hints, quoted, send_command
+from tenuto.views.report import Known, NodeLine, Report, make_report, report_json
+from tenuto.views.timeline import Step, make_timeline, node_of
 
 SECOND = 1_000_000
 RUN = RunId("01939d6e-0000-7000-8000-00000000abcd")

@@ -1,0 +1,1 @@
+"""REST: the engine's verbs and documents over HTTP. Knows FastAPI; no rules of workflows."""

@@ -1,0 +1,1 @@
+"""Interpreters for `code` nodes, in processes of their own. Imports nothing of the engine."""

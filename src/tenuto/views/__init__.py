@@ -1,0 +1,1 @@
+"""What people and clients read of runs: reports, timelines, documents. Reads through ports only."""
