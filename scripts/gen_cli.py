@@ -30,7 +30,8 @@ each line. A mistake of yours is one line with its cure, never a traceback.
 | 70 | a bug in tenuto |
 | 130 | interrupted (143: by SIGTERM) |
 
-Environment: `TENUTO_DATABASE` names the file, `TENUTO_VAR_<NAME>` overrides a var, `TENUTO_SECRET_<NAME>` is a secret.
+Environment: `TENUTO_<SETTING>` is a [setting](settings.md), `TENUTO_VAR_<NAME>` overrides a var, `TENUTO_SECRET_<NAME>`
+is a secret.
 
 `--input` is JSON, `@file` or `-`; each `--set a.b=value` is laid over it. A value of `--set` or `--var` is JSON where
 it is some, else text; where the schema (or the var's default) is text, it stays text.

@@ -44,6 +44,8 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "coordinator/work": SERVICES,
     "views/cures": "tests/unit/views/test_report.py",
     "views/look": "tests/e2e, by every command that shows a run",
+    "views/documents": "tests/unit/views/test_answers.py",
+    "views/verify": "tests/e2e, and tests/unit/views/test_answers.py",
     "views/timeline": "tests/unit/views/test_report.py",
     "ports": "a port has no behaviour of its own: tests/conformance runs every adapter through it",
 }

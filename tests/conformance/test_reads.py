@@ -6,6 +6,7 @@ import pytest
 from tests.support.store import (
     START,
     a_change,
+    a_leased_run,
     a_settlement,
     a_snapshot,
     a_start,
@@ -16,12 +17,13 @@ from tests.support.store import (
     new_run_id,
 )
 
+from tenuto.adapters.local.ids import Uuid7Ids
 from tenuto.machine.snapshot import OpenedWait
 from tenuto.model.errors import NotFound
 from tenuto.model.ids import Place, RunId
 from tenuto.model.payload import PayloadKey, PayloadKind
-from tenuto.model.states import RunState
-from tenuto.ports.reads import Awaited, Reads, RunFilter
+from tenuto.model.states import RunState, TaskState
+from tenuto.ports.reads import Awaited, Reads, RunFilter, TaskFilter
 from tenuto.ports.store import PayloadRow, Store
 
 
@@ -176,3 +178,66 @@ async def test_a_run_of_ten_thousand_nodes_reads_back(store: Store, reads: Reads
     await commit(store, a_change(run_id, 1, snapshot=later))
 
     assert (await reads.get_run(run_id)).snapshot == later
+
+
+async def test_runs_are_filtered_by_key_and_by_when_they_were_made(
+    store: Store, reads: Reads
+) -> None:
+    ids = Uuid7Ids()
+    old, new = ids.run_id(START), ids.run_id(START + 3_600_000_000)
+    await commit(store, a_start(old, a_task(), key="k1"), a_start(new, a_task(), key="k2"))
+
+    async def listed(**wanted: object) -> list[RunId]:
+        return [row.run_id for row in await reads.list_runs(RunFilter(**wanted))]  # type: ignore[arg-type]
+
+    half = START + 1_800_000_000
+    assert await listed(key="k1") == [old]
+    assert await listed(since=half) == [new]
+    assert await listed(until=half) == [old]
+    assert await listed(since=START - 1_000, until=half) == [old]
+    assert await listed(since=half, until=half) == []
+
+
+async def test_tasks_are_listed_by_the_state_that_people_see(store: Store, reads: Reads) -> None:
+    leased = await a_leased_run(store)
+    waiting, dead, retried = new_run_id(), new_run_id(), new_run_id()
+    error = PayloadRow(key=PayloadKey(Place("a"), PayloadKind.ERROR), seq=2, text='{"code":"x"}')
+    await commit(
+        store,
+        a_start(waiting, a_task(queue="other")),
+        a_start(dead, a_task()),
+        a_start(retried, a_task(state=TaskState.RETRY)),
+        a_start(new_run_id(), a_task(), namespace="other"),
+    )
+    gone = a_task(state=TaskState.DEAD)
+    await commit(store, a_change(dead, 1, updated=((gone, True),), payloads=(error,)))
+
+    async def listed(*states: str, **wanted: object) -> list[RunId]:
+        rows = await reads.list_tasks(TaskFilter(states=states, **wanted))  # type: ignore[arg-type]
+        return [row.run_id for row in rows]
+
+    assert await listed("running") == [leased.run_id]
+    assert await listed("pending") == [waiting]
+    assert await listed("retry", "dead") == [retried, dead]
+    assert await listed(queue="other") == [waiting]
+    assert await listed() == [retried, dead, waiting, leased.run_id]
+    [row] = await reads.list_tasks(TaskFilter(states=("dead",)))
+    assert (row.workflow, row.task.state, row.lease, row.error) == (
+        "order",
+        TaskState.DEAD,
+        None,
+        '{"code":"x"}',
+    )
+
+
+async def test_tasks_are_listed_in_pages_newest_run_first(store: Store, reads: Reads) -> None:
+    runs = [new_run_id() for _ in range(3)]
+    await commit(store, *(a_start(run, a_task("b"), a_task("a", node=1)) for run in runs))
+
+    found: list[tuple[RunId, Place]] = []
+    while page := await reads.list_tasks(
+        TaskFilter(limit=2, before=found[-1] if found else None, states=("pending",))
+    ):
+        found += [(row.run_id, row.task.place) for row in page]
+
+    assert found == [(run, place) for run in runs[::-1] for place in ("a", "b")]

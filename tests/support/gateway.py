@@ -19,6 +19,7 @@ from tenuto.ports.gateway import (
     Failed,
     Lease,
     Load,
+    Note,
     Report,
     Result,
     Success,
@@ -49,6 +50,8 @@ class MemoryGateway:
         self.beats: list[Sequence[Beat]] = []
         self.loads: list[Load] = []
         self.released: list[TaskId] = []
+        self.notes: list[Note] = []
+        self.told: list[str] = []
         self.calls: list[str] = []
         self.down: set[str] = set()
         self.lost: set[LeaseId] = set()
@@ -141,6 +144,11 @@ class MemoryGateway:
         self.loads.append(load)
         self._called("heartbeat")
         return [self._verdict(beat.lease_id) for beat in beats]
+
+    async def note(self, worker: WorkerId, notes: Sequence[Note]) -> None:
+        self._called("note")
+        self.notes += notes
+        self.told += [note.text for note in notes]
 
     async def report(self, worker: WorkerId, reports: Sequence[Report], want: int) -> Answer:
         self.reports.append(reports)

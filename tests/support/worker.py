@@ -12,6 +12,7 @@ from tests.support.gateway import MemoryGateway
 from tenuto.model.ids import WorkerId
 from tenuto.ports.executor import Executor
 from tenuto.ports.gateway import WorkerInfo
+from tenuto.worker.notes import Notebook
 from tenuto.worker.registry import Registry
 from tenuto.worker.runner import Runner
 from tenuto.worker.user import UserExecutor
@@ -63,7 +64,8 @@ async def a_crew(
     registry = Registry()
     for name, function in (functions or {}).items():
         registry.add(function, name=name)
-    user = UserExecutor(registry, loop=loop, threads=threads)
+    notebook = Notebook()
+    user = UserExecutor(registry, loop=loop, threads=threads, notebook=notebook)
     gateway = gateway or MemoryGateway(lease_us=lease_us)
     info = WorkerInfo(
         id=WorkerId("w-1"), queues=("default",), names=registry.names(), capacity=capacity
@@ -75,6 +77,7 @@ async def a_crew(
         dice=Half(),
         lease_us=lease_us,
         drain_us=drain_us,
+        notebook=notebook,
     )
     crew = Crew(gateway, runner, user)
     try:

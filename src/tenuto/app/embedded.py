@@ -25,6 +25,7 @@ from tenuto.adapters.local.ids import Uuid7Ids
 from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sql.store import SqlStore
 from tenuto.adapters.sqlite.engine import open_engine
+from tenuto.app.stage import Parts, Stage
 from tenuto.coordinator.commands import Commands
 from tenuto.coordinator.coordinator import Coordinator
 from tenuto.coordinator.gateway import Gateway
@@ -39,17 +40,20 @@ from tenuto.model.ids import RunId
 from tenuto.model.states import FINAL_RUN_STATES, RunState
 from tenuto.model.version import VERSION
 from tenuto.ports.executor import Executor
-from tenuto.ports.gateway import ALL_QUEUES, WorkerInfo
+from tenuto.ports.gateway import ALL_QUEUES, TaskGateway, WorkerInfo
 from tenuto.ports.reads import Reads, RunFilter
 from tenuto.runtime.logging import get_logger
 from tenuto.runtime.service import Service, serve
 from tenuto.worker.http import HttpExecutor
+from tenuto.worker.notes import Notebook
 from tenuto.worker.registry import Registry
 from tenuto.worker.runner import Runner
+from tenuto.worker.spawnable import refuse_while_importing
 from tenuto.worker.user import UserExecutor
 
 SLOTS = 50
 THREADS = 16
+PROCESSES = 2
 LEASE_US = 10_000_000
 _SERVICE_US = 60_000_000
 """Longest stop of one service; each bounds itself well below."""
@@ -67,9 +71,10 @@ class Engine:
         registry: functions of the user's; None: no worker, nothing is executed.
         user_loop: where `async def` functions run; None: a thread with a loop of their own.
         focus: drive only runs that this engine starts, and those of `carry_on`.
-        slots, threads: attempts at a time, and threads for `def` functions.
+        slots, threads, processes: attempts at a time, threads for `def` functions, processes for `process=True`.
         lease_us: how long a lease lasts without a heartbeat.
         before_commit: called in the writer's thread between the last statement and each COMMIT (fault injection).
+        stage: what a test puts around it.
     """
 
     commands: Commands
@@ -85,15 +90,19 @@ class Engine:
         carry_on: Sequence[RunId] = (),
         slots: int = SLOTS,
         threads: int = THREADS,
+        processes: int = PROCESSES,
         lease_us: int = LEASE_US,
         before_commit: Callable[[], None] | None = None,
+        stage: Stage | None = None,
     ) -> None:
+        self._stage = stage
         self._path = str(path)
         self._registry = registry
         self._user_loop = user_loop
         self._focus = Focus(frozenset(carry_on) if focus else None)
         self._slots = slots
         self._threads = threads
+        self._processes = processes
         self._lease_us = lease_us
         self._before_commit = before_commit
         self._thread: threading.Thread | None = None
@@ -115,6 +124,7 @@ class Engine:
             Unavailable: the file cannot be read or written.
         """
         assert self._thread is None, "an engine is started once"
+        refuse_while_importing()
         begun: Future[None] = Future()
         self._thread = threading.Thread(
             target=self._main, args=(begun,), name="tenuto-engine", daemon=True
@@ -162,7 +172,9 @@ class Engine:
             self._ended = self._ended or _named(error)
 
     async def _live(self, begun: Future[None]) -> None:
-        clock, ids, dice = SystemClock(), Uuid7Ids(), SystemDice()
+        stage = self._stage
+        clock = SystemClock() if stage is None else stage.clock
+        ids, dice = Uuid7Ids(), SystemDice(None if stage is None else stage.seed)
         sqlite = open_engine(self._path, clock, before_commit=self._before_commit)
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -187,7 +199,12 @@ class Engine:
             recovery.coordinator = timers.coordinator = coordinator
             gateway = Gateway(coordinator, store, seats, setting, on_due=timers.hint)
             self.commands = Commands(coordinator, Mailbox(store, ids=ids, on_post=timers.hint))
-            begin = _Begin(self._begin(coordinator, gateway, recovery, begun))
+            begin = _Begin(
+                self._begin(coordinator, gateway, recovery, begun, sqlite.held())
+            )
+            if stage is not None and self._worker is not None:
+                runner = self._worker.runner
+                stage.enter(Parts(database=sqlite, store=store, timers=timers, runner=runner))
             await self._serve(coordinator, [coordinator, timers, gateway, begin])
         finally:
             await sqlite.close()
@@ -198,6 +215,7 @@ class Engine:
         gateway: Gateway,
         recovery: Recovery,
         begun: Future[None],
+        held: Sequence[int],
     ) -> Callable[[asyncio.Event], Coroutine[Any, Any, None]]:
         """The last service: recovers, says that the engine is up, and works."""
         setting = coordinator.setting
@@ -205,12 +223,22 @@ class Engine:
             info = WorkerInfo(
                 id=setting.ids.worker_id("embedded"),
                 queues=(ALL_QUEUES,),
-                names=_names(self._registry),
+                names=_names(self._registry, self._stage),
                 capacity=self._slots,
                 version=VERSION,
             )
-            user = UserExecutor(self._registry, loop=self._user_loop, threads=self._threads)
-            self._worker = _Worker(self._registry, user, gateway, setting, info)
+            notebook = Notebook()
+            user = UserExecutor(
+                self._registry,
+                loop=self._user_loop,
+                threads=self._threads,
+                processes=self._processes,
+                held=held,
+                notebook=notebook,
+            )
+            self._worker = _Worker(
+                self._registry, user, notebook, gateway, setting, info, self._stage
+            )
             recovery.holds = self._worker.runner.holds
 
         async def run(stopping: asyncio.Event) -> None:
@@ -283,19 +311,30 @@ class _Worker:
         self,
         registry: Registry,
         user: UserExecutor,
+        notebook: Notebook,
         gateway: Gateway,
         setting: Setting,
         info: WorkerInfo,
+        stage: Stage | None,
     ) -> None:
         self._registry = registry
-        self._gateway = gateway
+        self._stage = stage
+        self._gateway: TaskGateway = gateway if stage is None else stage.gateway(gateway)
         self._info = info
         self._known = len(info.names)
         self._news = asyncio.Event()
         self._http = HttpExecutor()
         self._user = user
         executors: dict[str, Executor] = {"http": self._http, "": user}
-        self.runner = Runner(gateway, info, executors, dice=setting.dice, lease_us=setting.lease_us)
+        self.runner = Runner(
+            self._gateway,
+            info,
+            executors if stage is None else stage.executors(executors),
+            dice=setting.dice,
+            lease_us=setting.lease_us,
+            notebook=notebook,
+            alarms=None if stage is None else stage.alarms,
+        )
 
     async def run(self, stopping: asyncio.Event) -> None:
         try:
@@ -313,7 +352,7 @@ class _Worker:
 
     def learn(self, loop: asyncio.AbstractEventLoop) -> None:
         """Functions may be registered while the engine runs; called from any thread before each request."""
-        count = len(self._registry.names()) + 1
+        count = len(_names(self._registry, self._stage))
         if count != self._known:
             self._known = count
             _tell(loop, self._news.set)
@@ -322,7 +361,7 @@ class _Worker:
         while True:
             await self._news.wait()
             self._news.clear()
-            self._info = replace(self._info, names=_names(self._registry))
+            self._info = replace(self._info, names=_names(self._registry, self._stage))
             try:
                 await self._gateway.register(self._info)
             except Unavailable as error:
@@ -334,8 +373,9 @@ class _Worker:
 # -- parts ------------------------------------------------------------------------------------------------------------
 
 
-def _names(registry: Registry) -> tuple[str, ...]:
-    return (*registry.names(), "http")
+def _names(registry: Registry, stage: Stage | None) -> tuple[str, ...]:
+    names = (*registry.names(), "http")
+    return names if stage is None else tuple(dict.fromkeys((*names, *stage.names())))
 
 
 async def _learn_queues(reads: Reads, graphs: Graphs) -> None:

@@ -1,4 +1,4 @@
-"""A database file without an engine: reading it, and putting messages into its mailbox. Light to import.
+"""A database file without an engine: reading it, putting messages into its mailbox, who drives it. Light to import.
 
 Both work beside a running engine, of this process or another.
 """
@@ -16,7 +16,7 @@ from tenuto.adapters.local.ids import Uuid7Ids
 from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sql.store import SqlStore
 from tenuto.adapters.sqlite.engine import open_reader, open_sender
-from tenuto.adapters.sqlite.lock import holder
+from tenuto.adapters.sqlite import lock
 from tenuto.coordinator.mailbox import new_message
 from tenuto.ports.reads import Reads
 from tenuto.ports.store import DEFAULT_NAMESPACE
@@ -29,9 +29,29 @@ class ReadOnly:
     reads: Reads
 
 
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The engine that has a file open: its process id (or `unknown`), and where it answers REST; empty if it does not."""
+
+    pid: str
+    url: str
+
+
+def driver_of(path: Path | str) -> Driver | None:
+    """Who has the file open; None: nobody. Raises Unavailable."""
+    found = lock.holder(Path(path))
+    return None if found is None else Driver(found.pid, found.url)
+
+
 def engine_of(path: Path | str) -> str | None:
     """Process id of the engine that has the file open; None: none has. Raises Unavailable."""
-    return holder(Path(path))
+    found = driver_of(path)
+    return None if found is None else found.pid
+
+
+def announce(path: Path | str, url: str) -> None:
+    """Let commands find the REST of this process, whose engine has the file open. `url`: empty when it ends."""
+    lock.announce(Path(path), url)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Finding the user's `Tenuto` object: `--app`, `[tool.tenuto] app`, or `app.py` beside the file.
+"""Finding the user's `Tenuto` object: `--app`, the setting `app`, or `app.py` beside the file.
 
 Imports the user's module into this process. Whatever goes wrong in it is the user's to mend, so it
 becomes one message with the line of the user's own that raised, never our stack.
@@ -10,15 +10,15 @@ import importlib
 import importlib.util
 import sys
 import sysconfig
-import tomllib
 import traceback
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tenuto.model.definition import NodeType, Work
 from tenuto.model.errors import InvalidInput
+from tenuto.settings import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,14 +42,18 @@ def find_app(given: str | None, file: Path | None) -> Tenuto | None:
 
 
 def app_name(given: str | None, file: Path | None) -> str | None:
-    """What `--app` says, else pyproject.toml, else `app.py` beside `file`; None if there is
-    none.
+    """What `--app` says, else the settings, else `app.py` beside `file`; None if there is none.
+
+    Raises InvalidInput for settings that are wrong.
     """
     if given is not None:
         return given
-    configured = configured_app(Path.cwd())
-    if configured is not None:
-        return configured
+    settings = load()
+    if settings.app:
+        if settings.file is not None and str(settings.file.parent) not in sys.path:
+            # Its folder is the project's: modules are found there from any folder below.
+            sys.path.insert(0, str(settings.file.parent))
+        return settings.app
     beside = beside_of(file)
     return str(beside) if beside.is_file() else None
 
@@ -91,35 +95,6 @@ def missing_tasks(
     meant = f"; did you mean {close[0]!r}?" if close else "; it has"
     listed = ", ".join(names[:_NAMED_MAX]) + (", …" if len(names) > _NAMED_MAX else "")
     return f"the app {app} has no {told}{meant} {f'It has {listed}' if close else listed}"
-
-
-def configured_app(start: Path) -> str | None:
-    """`[tool.tenuto] app` of the nearest pyproject.toml at or above `start`; a path in it is
-    relative to that file.
-    """
-    for folder in (start, *start.parents):
-        path = folder / "pyproject.toml"
-        if not path.is_file():
-            continue
-        try:
-            app = _entry(tomllib.loads(path.read_text()))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise BrokenApp(f"{path} cannot be read: {error}") from None
-        if app is None:
-            return None
-        if not isinstance(app, str):
-            raise BrokenApp(f'{path}: [tool.tenuto] app is no text; write "module:app"')
-        target, _ = _split(app)
-        return str(folder / app) if target.endswith(".py") else app
-    return None
-
-
-def _entry(document: dict[str, Any]) -> object:
-    """`tool.tenuto.app`; None where the file has no such tables."""
-    part: object = document
-    for name in ("tool", "tenuto", "app"):
-        part = part.get(name) if isinstance(part, dict) else None
-    return part
 
 
 def load_app(text: str) -> Tenuto:

@@ -26,6 +26,14 @@ class Verdict(StrEnum):
     JSON = "json"
 
 
+class Shell(StrEnum):
+    """Shells that can be taught the command's words."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
 class RunGroup(TyperGroup):
     """`tenuto run WORD`: a word that names a subcommand is one, anything else is a FILE to run."""
 
@@ -35,6 +43,10 @@ class RunGroup(TyperGroup):
         if args and args[0] not in known:
             args = ["FILE", *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Offer the subcommands; for a file's name the shell does it better."""
+        return [item for item in super().shell_complete(ctx, incomplete) if item.value != "FILE"]
 
 
 class FileCommand(TyperCommand):
@@ -68,8 +80,15 @@ events = typer.Typer(
     help="Send what `wait_for_event` nodes wait for.",
     context_settings=HELP,
 )
+config = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Look at settings: tenuto.toml, TENUTO_… and what they come to.",
+    context_settings=HELP,
+)
 app.add_typer(runs, name="run")
 app.add_typer(events, name="event")
+app.add_typer(config, name="config")
 
 
 def _print_version(wanted: bool) -> None:
@@ -95,7 +114,7 @@ Database = Annotated[
     typer.Option(
         "--database",
         metavar="PATH|URL",
-        help="The SQLite file. Default: $TENUTO_DATABASE, else .tenuto/tenuto.db.",
+        help="The SQLite file. Default: $TENUTO_DATABASE, else tenuto.toml, else .tenuto/tenuto.db.",
         show_default=False,
     ),
 ]
@@ -123,8 +142,8 @@ def run_file(
             "--app",
             "-A",
             metavar="MODULE[:NAME]",
-            help="Where your tasks are: module:name or path.py[:name]. Default: [tool.tenuto] app "
-            "of pyproject.toml, else app.py beside FILE.",
+            help="Where your tasks are: module:name or path.py[:name]. Default: $TENUTO_APP, else "
+            "tenuto.toml, else app.py beside FILE.",
             show_default=False,
         ),
     ] = None,
@@ -319,6 +338,45 @@ def doctor(
     from tenuto.cli.doctor import examine
 
     raise typer.Exit(examine(database, as_json=output is Verdict.JSON))
+
+
+@config.command("show")
+def config_show(
+    sources: Annotated[
+        bool, typer.Option("--sources", help="Say where each value is from.")
+    ] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Print every setting with its value here; secrets by name only."""
+    from tenuto.cli.config import show_settings
+
+    raise typer.Exit(show_settings(sources=sources, output=output))
+
+
+@app.command()
+def init(
+    folder: Annotated[
+        str, typer.Argument(metavar="[FOLDER]", help="Where; it is made if it is not there.")
+    ] = ".",
+) -> None:
+    """Make a small project: two tasks, a workflow, a test, settings. Writes over nothing."""
+    from tenuto.cli.init import make_project
+
+    raise typer.Exit(make_project(folder))
+
+
+@app.command()
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Your shell.")],
+) -> None:
+    """Print a script that completes verbs and options; load it in your shell's start file.
+
+    bash: eval "$(tenuto completion bash)" in ~/.bashrc. zsh: the same with zsh, after compinit. fish: tenuto
+    completion fish > ~/.config/fish/completions/tenuto.fish.
+    """
+    from tenuto.cli.completion import print_script
+
+    raise typer.Exit(print_script(shell))
 
 
 @app.command()

@@ -106,29 +106,42 @@ def reserve_stdout() -> None:
 
 
 class Trouble(logging.Handler):
-    """Shows the engine's warnings beside the progress, each once, and all that tasks log."""
+    """Shows the engine's warnings beside the progress, each once, and what tasks log.
 
-    def __init__(self, console: Console) -> None:
+    With `as_json` each line is one JSON object instead of words.
+    """
+
+    def __init__(self, console: Console, *, as_json: bool = False) -> None:
         super().__init__()
         self._console = console
+        self._as_json = as_json
         self._said: set[str] = set()
 
-    def install(self) -> None:
-        """Take over the engine's logger."""
+    def install(self, level: str = "info") -> None:
+        """Take over the engine's logger. Tasks are shown from `level` on; the engine's own lines below a warning only
+        for `debug`, since the progress says what it does.
+        """
+        if self._as_json:
+            from tenuto.runtime.logging import configure
+
+            configure(as_json=True)
         root = logging.getLogger("tenuto")
         root.handlers[:] = [self]
-        root.propagate = False
-        root.setLevel(logging.WARNING)
-        logging.getLogger("tenuto.task").setLevel(logging.INFO)
+        tasks = logging.getLevelNamesMapping()[level.upper()]
+        logging.getLogger("tenuto.task").setLevel(tasks)
+        root.setLevel(tasks if tasks == logging.DEBUG else max(tasks, logging.WARNING))
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a line above the live view."""
         fields = dict(getattr(record, "tenuto", None) or {"event": record.getMessage()})
         if record.name != "tenuto.task":
-            text = record.getMessage()
+            text = f"{record.name} {fields}"  # without the time of a line
             if text in self._said or len(self._said) >= SAID_MAX:
                 return
             self._said.add(text)
+        if self._as_json:
+            self._console.print(Text(record.getMessage()))
+            return
         style = "yellow" if record.levelno >= logging.WARNING else "dim"
         at = strftime("%H:%M:%S", localtime(record.created))
         for line in log_lines(fields, at):

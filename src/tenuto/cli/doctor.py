@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 from tenuto.cli.console import say
 from tenuto.model.errors import TenutoError
-from tenuto.settings import Database, parse_database
+from tenuto.settings import Database, Settings, load, parse_database
 
 SQLITE_MIN = (3, 38, 0)
 """RETURNING, STRICT tables and the JSON operators."""
@@ -59,7 +59,7 @@ class Check:
 
 def examine(url: str | None, *, as_json: bool) -> int:
     """Run all checks and print them. Exit code 1 when one is an error."""
-    checks = list(check_all(parse_database(url)))
+    checks = [check_settings(load()), *check_all(parse_database(url))]
     if as_json:
         say(json.dumps([asdict(check) for check in checks], ensure_ascii=False))
     else:
@@ -104,6 +104,11 @@ def _guarded(name: str, check: Callable[[], Check]) -> Iterator[Check]:
 
 
 # -- what everything stands on ---------------------------------------------------------------------
+
+
+def check_settings(settings: Settings) -> Check:
+    """Which file they are from; wrong ones have ended the command before."""
+    return Check("settings", Grade.OK, str(settings.file or "no tenuto.toml, nor [tool.tenuto]"))
 
 
 def check_python() -> Check:

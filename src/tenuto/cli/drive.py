@@ -44,7 +44,7 @@ from tenuto.model.states import FINAL_NODE_LETTERS, FINAL_RUN_STATES, NodeLetter
 from tenuto.model.stored import content_hash
 from tenuto.sdk.tenuto import NAMESPACE
 from tenuto.sdk.workflows import default_input, workflow_of
-from tenuto.settings import Database, parse_database
+from tenuto.settings import Database, Settings, load, parse_database
 from tenuto.views.cures import go_on_command, resume_command
 from tenuto.views.look import History, find_run, look, read_graph
 from tenuto.views.report import Report, report_json
@@ -69,7 +69,6 @@ REDRAW_S = 0.1
 nothing."""
 TICK_S = 0.5
 """And at least so often, since times go on."""
-GRACE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +130,7 @@ def drive(wanted: Wanted) -> int:
         _check_carry_on(wanted)
     start = None if wanted.carry_on is not None else _check(wanted)
     file = None if wanted.file in (None, "-") else Path(wanted.file)
+    settings = load()
     name = app_name(wanted.app, file)
     app = None if name is None else load_app(name)
     database = (
@@ -141,7 +141,7 @@ def drive(wanted: Wanted) -> int:
     tasks = Tasks(app.registry if app is not None else Registry(), name, file)
     news: SimpleQueue[str] = SimpleQueue()
     with Interrupts(lambda: news.put(INTERRUPT)) as interrupts:
-        return _Session(wanted, database, tasks, news, interrupts).run(start)
+        return _Session(wanted, settings, database, tasks, news, interrupts).run(start)
 
 
 def _check_carry_on(wanted: Wanted) -> None:
@@ -185,16 +185,19 @@ class _Session:
     def __init__(
         self,
         wanted: Wanted,
+        settings: Settings,
         database: Database,
         tasks: Tasks,
         news: SimpleQueue[str],
         interrupts: Interrupts,
     ) -> None:
         self._wanted, self._database, self._tasks = wanted, database, tasks
+        self._worker = settings.worker
+        self._grace_s = settings.worker.drain_us / 1_000_000
         self._news, self._interrupts = news, interrupts
         self._named = "" if database == parse_database(None) else str(database)
         self._note = notes()
-        Trouble(self._note).install()
+        Trouble(self._note, as_json=settings.log.format == "json").install(settings.log.level)
         self._seen = _Seen()
         self._engine: Engine
 
@@ -299,6 +302,8 @@ class _Session:
             registry=self._tasks.registry,
             focus=True,
             carry_on=() if carried is None else (carried,),
+            slots=self._worker.slots,
+            threads=self._worker.threads,
         )
         try:
             self._engine.start()
@@ -314,7 +319,7 @@ class _Session:
             return self._follow(run_id)
         finally:
             stopped_early = self._interrupts.code is not None
-            self._engine.stop(grace_s=GRACE_S if stopped_early else 1.0)
+            self._engine.stop(grace_s=self._grace_s if stopped_early else 1.0)
 
     async def _last_look(self, reads: Reads, run_id: str) -> Report:
         """How the run stands after the drain."""
@@ -352,7 +357,7 @@ class _Session:
             pump.cancel()
         if self._interrupts.code is not None and not report.is_final:
             self._note.print(
-                f"stopping: tasks under way have {GRACE_S:.0f} s to finish; "
+                f"stopping: tasks under way have {self._grace_s:g} s to finish; "
                 "Ctrl-C again stops at once"
             )
         return report

@@ -63,6 +63,10 @@ def _dispatch(arguments: list[str]) -> int:
     from tenuto.cli.commands import app
     from tenuto.model.errors import InvariantViolated, TenutoError
 
+    if "_TENUTO_COMPLETE" in os.environ:  # a shell asks what could come next
+        from tenuto.cli.completion import prepare
+
+        prepare()
     try:
         code = app(arguments, prog_name="tenuto", standalone_mode=False)
     except typer.TyperException as error:

@@ -19,7 +19,14 @@ from tenuto.model.ids import RunId
 from tenuto.model.payload import PAYLOAD_MAX
 from tenuto.model.states import FINAL_RUN_STATES
 from tenuto.model.stored import content_hash, encode_graph
-from tenuto.ports.store import DEFAULT_NAMESPACE, DefinitionRow, EventRow, LoadRequest, RunRow
+from tenuto.ports.store import (
+    DEFAULT_NAMESPACE,
+    DefinitionRow,
+    EventRow,
+    LoadRequest,
+    NoteRow,
+    RunRow,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,8 +164,25 @@ class Commands:
             for run_id, end in ends:
                 watchers.forget(run_id, end)
 
-    async def follow(self, run_id: RunId) -> AsyncIterator[EventRow]:
-        """Yield the run's events from now on as they commit; ends with the run. Raises NotFound."""
+    async def changes(self) -> AsyncIterator[Sequence[RunId]]:
+        """Yield runs that have changed, as commits come; ends with the engine. Several commits may make one answer."""
+        watchers = self._coordinator.watchers
+        listener = watchers.listen()
+        try:
+            while not listener.closed:
+                await listener.wake.wait()
+                listener.wake.clear()
+                changed, listener.changed = tuple(listener.changed), {}
+                if changed:
+                    yield changed
+        finally:
+            watchers.unlisten(listener)
+
+    async def follow(self, run_id: RunId) -> AsyncIterator[EventRow | NoteRow]:
+        """Yield the run's events as they commit, and its notes as they are kept, from now on; ends with the run.
+
+        Raises NotFound.
+        """
         watchers = self._coordinator.watchers
         follower = watchers.follow(run_id)
         try:

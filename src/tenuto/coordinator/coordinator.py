@@ -465,6 +465,8 @@ class _Lane:
             if run_id in whole.watchers:
                 final = None if batch.settle is None else _final_row(work)
                 whole.watchers.tell(run_id, batch.events, final)
+            if whole.watchers.listeners:
+                whole.watchers.tell_changed(run_id)
             self._keep(work)
             for fact, answer in work.answers:
                 fact.call.answer(fact.slot, answer)

@@ -19,7 +19,17 @@ from tenuto.coordinator.setting import Setting
 from tenuto.coordinator.waiting import Call, ReportWaiting
 from tenuto.model.errors import Unavailable
 from tenuto.model.ids import WorkerId
-from tenuto.ports.gateway import ALL_QUEUES, Answer, Beat, Lease, Load, Report, Verdict, WorkerInfo
+from tenuto.ports.gateway import (
+    ALL_QUEUES,
+    Answer,
+    Beat,
+    Lease,
+    Load,
+    Note,
+    Report,
+    Verdict,
+    WorkerInfo,
+)
 from tenuto.ports.store import Granted, GrantRequest, Store
 from tenuto.runtime.backoff import Backoff
 from tenuto.runtime.service import pause
@@ -97,6 +107,10 @@ class Gateway:
         return Answer(
             verdicts=tuple(call.answers), leases=() if seat is None else self._seats.collect(seat)
         )
+
+    async def note(self, worker: WorkerId, notes: Sequence[Note]) -> None:
+        kept = await self._store.note(notes)
+        self._coordinator.watchers.tell_notes(kept)
 
     async def release(self, worker: WorkerId, beats: Sequence[Beat]) -> None:
         if beats and await self._store.release(worker, beats):

@@ -1,4 +1,7 @@
-"""Who watches runs of this process: waiting for an end, or following events. Told only after a commit; no store."""
+"""Who watches runs of this process: for an end, for events and notes, or all runs for change. Told only after a commit.
+
+No store: what somebody was not here for is read from there.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,38 @@ from collections import deque
 from collections.abc import Sequence
 
 from tenuto.model.ids import RunId
-from tenuto.ports.store import EventRow, RunRow
+from tenuto.ports.store import EventRow, NoteRow, RunRow
 
 
 class Follower:
-    """Events of one run as they commit. `closed`: no more will come."""
+    """Events of one run as they commit, and notes as they are kept. `closed`: no more will come."""
 
     __slots__ = ("closed", "events", "wake")
 
     def __init__(self) -> None:
-        self.events: deque[EventRow] = deque()
+        self.events: deque[EventRow | NoteRow] = deque()
+        self.wake = asyncio.Event()
+        self.closed = False
+
+
+class Listener:
+    """Which runs have changed since this was last looked at. `closed`: the engine is ending."""
+
+    __slots__ = ("changed", "closed", "wake")
+
+    def __init__(self) -> None:
+        self.changed: dict[RunId, None] = {}
         self.wake = asyncio.Event()
         self.closed = False
 
 
 class Watchers:
-    """Futures and followers by run."""
+    """Futures and followers by run, and listeners to all."""
 
     def __init__(self) -> None:
         self._ends: dict[RunId, list[asyncio.Future[RunRow]]] = {}
         self._followers: dict[RunId, list[Follower]] = {}
+        self.listeners: list[Listener] = []
 
     def __contains__(self, run_id: object) -> bool:
         return run_id in self._ends or run_id in self._followers
@@ -70,6 +85,30 @@ class Watchers:
                 if not future.done():
                     future.set_result(final)
 
+    def tell_notes(self, notes: Sequence[NoteRow]) -> None:
+        """Notes are kept."""
+        for note in notes:
+            for follower in self._followers.get(note.run_id, ()):
+                follower.events.append(note)
+                follower.wake.set()
+
+    def listen(self) -> Listener:
+        """Collect changed runs from now on. Hand it back by `unlisten`."""
+        listener = Listener()
+        self.listeners.append(listener)
+        return listener
+
+    def unlisten(self, listener: Listener) -> None:
+        """Nobody listens by this any more."""
+        if listener in self.listeners:
+            self.listeners.remove(listener)
+
+    def tell_changed(self, run_id: RunId) -> None:
+        """A commit changed this run."""
+        for listener in self.listeners:
+            listener.changed[run_id] = None
+            listener.wake.set()
+
     def fail(self, error: BaseException) -> None:
         """The engine is ending: whoever waits learns why."""
         for futures in self._ends.values():
@@ -77,6 +116,9 @@ class Watchers:
                 if not future.done():
                     future.set_exception(error)
         self._ends.clear()
+        for listener in self.listeners:
+            listener.closed = True
+            listener.wake.set()
         for followers in self._followers.values():
             for follower in followers:
                 follower.closed = True

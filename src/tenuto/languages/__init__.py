@@ -1,1 +1,1 @@
-"""Interpreters for `code` nodes, in processes of their own. Imports nothing of the engine."""
+"""Language servers: processes that run the code of `code` nodes, and the client that speaks to one. Know nothing of runs."""

@@ -39,3 +39,13 @@ def split_task_id(text: str) -> tuple[RunId, Place]:
     if not slash:
         raise ValueError(f"{text!r} is not a task id: it has no '/'")
     return RunId(run_id), Place(place)
+
+
+def first_run_id(at: int) -> RunId:
+    """A text that sorts before every run id of this moment's millisecond, and after all earlier ones.
+
+    Args:
+        at: microseconds since 1970.
+    """
+    drawn = f"{max(0, at) // 1_000:012x}"
+    return RunId(f"{drawn[:8]}-{drawn[8:]}")

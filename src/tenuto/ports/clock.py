@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from tenuto.model.ids import LeaseId, MessageId, RunId, WorkerId
 
@@ -13,6 +14,20 @@ class Clock(Protocol):
     def now(self) -> int:
         """Microseconds since 1970, never running backwards within a process."""
         ...
+
+
+class Alarm(Protocol):
+    """A call to come."""
+
+    def when(self) -> float: ...
+    def cancel(self) -> None: ...
+
+
+class Alarms(Protocol):
+    """Seconds that only go forward, and calls at a moment of them. An asyncio loop is one, on the monotonic clock."""
+
+    def time(self) -> float: ...
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> Alarm: ...
 
 
 class Ids(Protocol):

@@ -128,6 +128,34 @@ class Answer:
     leases: tuple[Lease, ...] = ()
 
 
+class NoteKind(StrEnum):
+    """What a note is."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+    LOG = "log"
+    PROGRESS = "progress"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What an attempt says while it runs: a line of its output or log, or how far it has come.
+
+    Attributes:
+        number: counted from 1 in its attempt; 0 is the attempt's progress, of which the newest stands.
+        text: a line without its end; of progress `{"done", "total", "message"}` as JSON.
+        age_us: how long ago it was said, by the worker's monotonic clock.
+    """
+
+    run_id: RunId
+    place: Place
+    attempt: int
+    number: int
+    kind: NoteKind
+    text: str
+    age_us: int
+
+
 class TaskGateway(Protocol):
     """All that a worker knows of the engine. Every call may be repeated safely.
 
@@ -152,6 +180,10 @@ class TaskGateway(Protocol):
 
     async def report(self, worker: WorkerId, reports: Sequence[Report], want: int) -> Answer:
         """Hand in results; `want` more tasks may be leased in the same commit."""
+        ...
+
+    async def note(self, worker: WorkerId, notes: Sequence[Note]) -> None:
+        """Keep what attempts said; a repeated note changes nothing."""
         ...
 
     async def release(self, worker: WorkerId, beats: Sequence[Beat]) -> None:

@@ -7,20 +7,75 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tenuto.machine.snapshot import OpenedWait, Snapshot, Task, Timer
-from tenuto.model.ids import RunId
+from tenuto.model.ids import Place, RunId
 from tenuto.model.payload import PayloadKey
-from tenuto.ports.store import DefinitionRow, EventRow, LeaseRow, PayloadRow, RunRow
+from tenuto.ports.store import DefinitionRow, EventRow, LeaseRow, NoteRow, PayloadRow, RunRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """All given conditions hold. `before`: only runs older than this id (the page's cursor)."""
+    """All given conditions hold.
+
+    Attributes:
+        key: the idempotency key of the start.
+        since, until: created at or after, created before; the run's id tells.
+        before: only runs older than this id (the page's cursor).
+    """
 
     namespace: str = "default"
     workflow: str | None = None
     states: tuple[str, ...] = ()
+    key: str | None = None
+    since: int | None = None
+    until: int | None = None
     before: RunId | None = None
     limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFilter:
+    """All given conditions hold. `states`: of `TASK_STATES`; empty for all.
+
+    `before`: only tasks that come after this (run id, place) in the page's order: newest run first, then by place.
+    """
+
+    namespace: str = "default"
+    states: tuple[str, ...] = ()
+    queue: str | None = None
+    before: tuple[RunId, Place] | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRow:
+    """A task with its run's workflow, its lease if it has one, and the failure of a dead one as JSON text."""
+
+    run_id: RunId
+    workflow: str
+    task: Task
+    lease: LeaseRow | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowRow:
+    """The newest version of a name, and how many versions there are."""
+
+    name: str
+    version: int
+    hash: str
+    created_at: int
+    versions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRow:
+    """One version without its text."""
+
+    name: str
+    version: int
+    hash: str
+    created_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +98,8 @@ class WorkerRow:
     busy: int
     lag_us: int
     seen_at: int
+    version: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +150,26 @@ class Reads(Protocol):
 
     async def find_definition(self, namespace: str, name: str) -> DefinitionRow | None:
         """The newest version."""
+        ...
+
+    async def get_version(self, namespace: str, name: str, version: int) -> DefinitionRow: ...
+
+    async def list_workflows(
+        self, namespace: str, *, after: str = "", limit: int = 50
+    ) -> Sequence[WorkflowRow]:
+        """By name, those after `after`."""
+        ...
+
+    async def list_versions(
+        self, namespace: str, name: str, *, before: int | None = None, limit: int = 50
+    ) -> Sequence[VersionRow]: ...
+
+    async def list_tasks(self, wanted: TaskFilter) -> Sequence[TaskRow]: ...
+
+    async def notes(
+        self, run_id: RunId, *, place: Place | None = None, limit: int = 10_000
+    ) -> Sequence[NoteRow]:
+        """What attempts said, by time, then attempt and number; the newest `limit` of them."""
         ...
 
     async def list_workers(self) -> Sequence[WorkerRow]: ...

@@ -18,7 +18,7 @@ from tenuto.machine.snapshot import OpenedWait, Snapshot, Task, Timer
 from tenuto.model.expressions import Message
 from tenuto.model.ids import LeaseId, MessageId, Place, RunId, WorkerId
 from tenuto.model.payload import PayloadKey
-from tenuto.ports.gateway import Beat, Load, Verdict, WorkerInfo
+from tenuto.ports.gateway import Beat, Load, Note, NoteKind, Verdict, WorkerInfo
 
 DEFAULT_NAMESPACE = "default"
 
@@ -300,6 +300,19 @@ class DefinitionRow:
     created_at: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteRow:
+    """A note as kept (`ports.gateway.Note`). `at`: when it was said, by the store's clock."""
+
+    run_id: RunId
+    place: Place
+    attempt: int
+    number: int
+    at: int
+    kind: NoteKind
+    text: str
+
+
 class Store(Protocol):
     """The writes, and the readings that writes depend on."""
 
@@ -324,6 +337,10 @@ class Store(Protocol):
 
         `lapsed`: those past lease_until too. Only for who knows that nobody else ends leases of this worker (ADR 0007).
         """
+        ...
+
+    async def note(self, notes: Sequence[Note]) -> Sequence[NoteRow]:
+        """Keep what attempts said, as far as their tasks exist. Returns what was new, with the store's time."""
         ...
 
     async def release(self, worker: WorkerId, leases: Sequence[Beat]) -> int:

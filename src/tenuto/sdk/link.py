@@ -13,7 +13,8 @@ import concurrent.futures.thread  # noqa: F401 - before our hook: what is regist
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,12 +36,21 @@ _PYTHON_CURE = 'open another file: Tenuto("other.db")'
 class Link:
     """At most one running engine. Thread-safe."""
 
-    def __init__(self, database: Database, registry: Registry, *, slots: int, threads: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        registry: Registry,
+        *,
+        slots: int,
+        threads: int,
+        processes: int = 2,
+    ) -> None:
         self._database, self._registry = database, registry
-        self._slots, self._threads = slots, threads
+        self._slots, self._threads, self._processes = slots, threads, processes
         self._lock = threading.Lock()
         self._engine: Engine | None = None
         self._user_loop: asyncio.AbstractEventLoop | None = None
+        self._lent = False
         _LINKS.add(self)
 
     @property
@@ -106,18 +116,37 @@ class Link:
     def close(self) -> None:
         """Drain and stop the engine, if one runs. The next call opens another."""
         with self._lock:
+            if self._lent:
+                return
             engine, self._engine, self._user_loop = self._engine, None, None
             if engine is not None:
                 engine.stop()
 
+    @contextmanager
+    def lend(self, engine: Engine, loop: asyncio.AbstractEventLoop | None) -> Iterator[None]:
+        """Use this engine for a while; somebody else opened it and will close it, `close` does not.
+
+        Raises:
+            Conflict: another engine is in use.
+        """
+        with self._lock:
+            if self._engine is not None:
+                raise Conflict("this app is open already; close it first: app.close()")
+            self._engine, self._user_loop, self._lent = engine, loop, True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._engine, self._user_loop, self._lent = None, None, False
+
     def forget(self) -> None:
         """In a forked child: the engine's threads stayed with the parent, and so does the file."""
         self._lock = threading.Lock()
-        self._engine, self._user_loop = None, None
+        self._engine, self._user_loop, self._lent = None, None, False
 
     def _usable(self) -> Engine | None:
         """The engine, unless there is none or the user's loop that it was given is gone."""
-        if self._user_loop is not None and self._user_loop.is_closed():
+        if self._user_loop is not None and self._user_loop.is_closed() and not self._lent:
             return None
         return self._engine
 
@@ -137,6 +166,7 @@ class Link:
                 user_loop=loop,
                 slots=self._slots,
                 threads=self._threads,
+                processes=self._processes,
             )
             try:
                 engine.start()

@@ -82,11 +82,12 @@ class TenutoVerbs:
 
         Args:
             task: a function registered with `task`, or its name.
-            params: its keyword arguments; JSON values.
+            params: its keyword arguments: JSON values, or what becomes JSON as a task's result does
+            (models, dataclasses, dates, …).
 
         Raises:
             NotFound: this function or name is not registered.
-            InvalidInput: the params do not fit the function.
+            InvalidInput: the params do not fit the function; each is named, with what is wrong.
         """
         me = cast("Tenuto", self)
         return me.link.wait(me.aenqueue(task, **params), "enqueue")

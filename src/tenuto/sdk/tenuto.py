@@ -20,6 +20,7 @@ from tenuto.sdk import workflows
 from tenuto.sdk.link import Link
 from tenuto.sdk.outcomes import outcome, outcomes
 from tenuto.sdk.sync import RunVerbs, TenutoVerbs
+from tenuto.sdk.typed import checked_params, read_annotations
 from tenuto.sdk.workflows import Workflow
 from tenuto.settings import Database, parse_database
 from tenuto.worker.registry import Registry
@@ -46,26 +47,35 @@ class Tenuto(TenutoVerbs):
     """
 
     def __init__(
-        self, url: str | Path | None = None, *, slots: int = 50, threads: int = 16
+        self,
+        url: str | Path | None = None,
+        *,
+        slots: int = 50,
+        threads: int = 16,
+        processes: int = 2,
     ) -> None:
         """Remember where the runs are kept; nothing is opened yet.
 
         Args:
-            url: a path, `sqlite:///path` or `:memory:`; None is `TENUTO_DATABASE`, else
-            `.tenuto/tenuto.db`. slots: tasks at the same time.
+            url: a path, `sqlite:///path` or `:memory:`; None is the setting `database`
+            (`TENUTO_DATABASE`, tenuto.toml), else `.tenuto/tenuto.db`. slots: tasks at the same time.
             threads: of these, `def` tasks at the same time.
+            processes: of these, tasks with `process=True` at the same time.
 
         Raises:
             NotYet: a `postgresql:` or `http:` URL.
-            InvalidInput: any other URL, or a bound below 1.
+            InvalidInput: any other URL, a bound below 1, or settings that are wrong.
         """
-        if not (isinstance(slots, int) and isinstance(threads, int)) or min(slots, threads) < 1:
-            raise InvalidInput("slots and threads must be whole numbers of at least 1")
+        bounds = (slots, threads, processes)
+        if not all(isinstance(bound, int) for bound in bounds) or min(bounds) < 1:
+            raise InvalidInput("slots, threads and processes must be whole numbers of at least 1")
         self.database: Database = parse_database(None if url is None else str(url))
         self.has_default_database = url is None
         self.registry = Registry()
         self._names: dict[Callable[..., Any], str] = {}
-        self.link = Link(self.database, self.registry, slots=slots, threads=threads)
+        self.link = Link(
+            self.database, self.registry, slots=slots, threads=threads, processes=processes
+        )
         self._deployed: dict[object, Workflow] = {}
 
     # -- tasks -----------------------------------------------------------------------------------------------------
@@ -74,10 +84,17 @@ class Tenuto(TenutoVerbs):
     def task(self, function: _Function, /) -> _Function: ...
 
     @overload
-    def task(self, /, *, name: str | None = None) -> Callable[[_Function], _Function]: ...
+    def task(
+        self, /, *, name: str | None = None, process: bool = False
+    ) -> Callable[[_Function], _Function]: ...
 
     def task(
-        self, function: _Function | None = None, /, *, name: str | None = None
+        self,
+        function: _Function | None = None,
+        /,
+        *,
+        name: str | None = None,
+        process: bool = False,
     ) -> _Function | Callable[[_Function], _Function]:
         """Register a function that `task` nodes name. It stays callable as it is.
 
@@ -86,13 +103,18 @@ class Tenuto(TenutoVerbs):
 
         Args:
             name: what definitions say under `task:`; the function's own name by default.
+            process: run it in a process of its own, for work that keeps a core busy or must be
+            stopped for sure: a timeout or a cancel ends the process.
 
         Raises:
-            InvalidTask: the name is taken, or the function's parameters cannot be given by keyword.
+            InvalidTask: the name is taken, the function's parameters cannot be given by keyword, or
+            an annotation is unknown or of a type that JSON cannot become;
+            with `process`, no other process can import it.
         """
 
         def register(wanted: _Function) -> _Function:
-            self.registry.add(wanted, name=name)
+            typing = read_annotations(wanted, str(name or getattr(wanted, "__name__", "?")))
+            self.registry.add(wanted, name=name, typing=typing, process=process)
             self._names[wanted] = name if name is not None else wanted.__name__
             return wanted
 
@@ -171,11 +193,12 @@ class Tenuto(TenutoVerbs):
 
         Args:
             task: a function registered with `task`, or its name.
-            params: its keyword arguments; JSON values.
+            params: its keyword arguments: JSON values, or what becomes JSON as a task's result does
+            (models, dataclasses, dates, …).
 
         Raises:
             NotFound: this function or name is not registered.
-            InvalidInput: the params do not fit the function.
+            InvalidInput: the params do not fit the function; each is named, with what is wrong.
         """
         if isinstance(task, str):
             name = task
@@ -185,11 +208,9 @@ class Tenuto(TenutoVerbs):
                 shown = getattr(task, "__qualname__", repr(task))
                 raise NotFound("task", shown, "register it with @app.task")
             name = found
-        misfit = self.registry.get(name).misfit(params)
-        if misfit is not None:
-            raise InvalidInput(misfit)
+        values = checked_params(self.registry.get(name), params)
         stored = await self._deploy(name, workflows.single_task)
-        [run] = await self._start_stored(stored, [(params, None)], {})
+        [run] = await self._start_stored(stored, [(values, None)], {})
         return run
 
     async def asend_event(

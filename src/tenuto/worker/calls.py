@@ -11,9 +11,10 @@ import traceback
 from collections.abc import Callable
 
 from tenuto.ports.gateway import Failed, Lease, Result, Success
-from tenuto.runtime.results import Refused, canonical, parse
+from tenuto.runtime.results import INVALID_RESULT, Refused, canonical, parse
 from tenuto.worker.context import Context, enter
-from tenuto.worker.registry import Task, TaskError
+from tenuto.worker.notes import Notebook
+from tenuto.worker.registry import Misfit, Task, TaskError
 
 MESSAGE_MAX = 2_000
 CODE_MAX = 200
@@ -33,11 +34,13 @@ class Call:
 
     __slots__ = ("answer", "context", "ended", "job", "lease", "result", "task", "waiters")
 
-    def __init__(self, lease: Lease, task: Task, answer: asyncio.Future[Result]) -> None:
+    def __init__(
+        self, lease: Lease, task: Task, answer: asyncio.Future[Result], notebook: Notebook
+    ) -> None:
         self.lease = lease
         self.task = task
         self.answer = answer
-        self.context = Context(lease)
+        self.context = Context(lease, notebook)
         self.job: asyncio.Task[None] | None = None
         self.result: Result | None = None
         self.ended = False
@@ -55,7 +58,8 @@ async def run_coroutine(call: Call, interrupted: Callable[[], bool]) -> None:
         if isinstance(arguments, Failed):
             call.result = arguments
         else:
-            call.result = result_of(await call.task.function(**arguments))
+            value = await call.task.function(**arguments)
+            call.result = result_of(value, call.task.typing.result)
     except asyncio.CancelledError as error:
         if not interrupted():
             call.result = failure_of(error)  # the code cancelled itself, or nobody waits any more
@@ -72,14 +76,18 @@ def run_function(call: Call) -> None:
         if isinstance(arguments, Failed):
             call.result = arguments
         else:
-            call.result = result_of(call.task.function(**arguments))
+            value = call.task.function(**arguments)
+            call.result = result_of(value, call.task.typing.result)
     except BaseException as error:  # noqa: BLE001  the executor's boundary
         call.result = failure_of(error)
     call.ended = True
 
 
-def result_of(value: object) -> Result:
-    """Take a returned value through the one door of results: what JSON cannot hold is a failure, never retried."""
+def result_of(value: object, convert: Callable[[object], object] | None = None) -> Result:
+    """Take a returned value through the one door of results: what JSON cannot hold is a failure, never retried.
+
+    `convert` is asked for another form of a value that the door refuses; what it raises is the user's code's fault.
+    """
     if inspect.iscoroutine(value):
         value.close()
         return Failed(
@@ -88,7 +96,12 @@ def result_of(value: object) -> Result:
             retryable=False,
         )
     try:
-        return Success(output=canonical(value))
+        try:
+            return Success(output=canonical(value))
+        except Refused as refused:
+            if convert is None or refused.code != INVALID_RESULT:
+                raise
+            return Success(output=canonical(convert(value)))
     except Refused as refused:
         return Failed(code=refused.code, message=text_of(refused.message), retryable=False)
 
@@ -125,11 +138,12 @@ def text_of(value: object) -> str:
 
 def _arguments_of(call: Call) -> dict[str, object] | Failed:
     """The lease's input as keyword arguments, or why it is none (SEMANTICS D)."""
-    params = parse(call.lease.input)
-    misfit = call.task.misfit(params)
-    if misfit is None and isinstance(params, dict):
-        return params
-    return Failed(code="bad_arguments", message=text_of(misfit), retryable=False)
+    try:
+        arguments = call.task.bind(parse(call.lease.input))
+    except Misfit as misfit:
+        return Failed(code="bad_arguments", message=text_of(misfit), retryable=False)
+    contexts = call.task.typing.contexts
+    return arguments | dict.fromkeys(contexts, call.context) if contexts else arguments
 
 
 def _details_of(error: TaskError) -> tuple[str | None, str]:

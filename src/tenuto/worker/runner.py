@@ -8,7 +8,9 @@ acknowledged, or it is forgotten or released. Four things go on side by side:
 * one asyncio task per attempt awaits its executor;
 * the reporter hands in all results that are there, in one call; while it is under way further results gather. A result
   is kept until the gateway has answered, however long that takes;
-* the beater extends all held leases in one call, three times in a lease's length.
+* the beater extends all held leases in one call, three times in a lease's length;
+* the noter hands in what attempts say while they run, four times a second; a result waits until its attempt's notes
+  are handed in, but not for long: they are worth less than it is.
 
 A lease ends on the monotonic clock of the loop, counted from before the request that granted or extended it was sent:
 so it ends here before it can end there, whatever the network did (fencing). Then the work is stopped and forgotten, and
@@ -20,13 +22,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
 from tenuto.model.errors import Unavailable
 from tenuto.model.ids import LeaseId, TaskId
 from tenuto.model.instants import SECOND_US, format_duration
-from tenuto.ports.clock import Dice
+from tenuto.ports.clock import Alarm, Alarms, Dice
 from tenuto.ports.executor import Executor
 from tenuto.ports.gateway import (
     Beat,
@@ -42,6 +45,7 @@ from tenuto.ports.gateway import (
 from tenuto.runtime.backoff import Backoff
 from tenuto.runtime.logging import get_logger
 from tenuto.worker.calls import text_of
+from tenuto.worker.notes import Notebook
 from tenuto.worker.user import Interrupted
 
 LEASE_US = 10 * SECOND_US
@@ -57,6 +61,10 @@ _INTERRUPTED_US = SECOND_US
 """How long work that lost its loop is kept before it is given back."""
 _GATE_SHARE = 0.8
 """Share of an attempt's time that it may wait for an earlier one's function to return; then it is given back."""
+_NOTE_S = 0.25
+"""How long notes gather before they are handed in."""
+_NOTES_S = 1.0
+"""How long a result waits for its attempt's notes."""
 _IDLE_BEATS = 3
 """A worker that holds nothing says so each third beat."""
 
@@ -101,7 +109,7 @@ class _Attempt:
         self.job: asyncio.Task[None] | None = None
         self.result: Result | None = None
         self.stop: _Stop | None = None
-        self.timer: asyncio.TimerHandle | None = None
+        self.timer: Alarm | None = None
 
     def beat(self, *, alive: bool = False) -> Beat:
         lease = self.lease
@@ -126,23 +134,31 @@ class Runner:
         dice: Dice,
         lease_us: int = LEASE_US,
         drain_us: int = DRAIN_US,
+        notebook: Notebook | None = None,
+        alarms: Alarms | None = None,
     ) -> None:
-        """`executors`: by task name; the one named `""` takes all others. `lease_us`: as the gateway grants."""
+        """`executors`: by task name; the one named `""` takes all others. `lease_us`: as the gateway grants.
+
+        `notebook`: where the executors write what attempts say. `alarms`: what all times are counted on; None: the loop.
+        """
         self._gateway = gateway
         self._info = info
         self._executors = executors
         # Once, since asking a protocol costs microseconds.
         self._gates = {name: e if isinstance(e, Gate) else None for name, e in executors.items()}
         self._dice = dice
+        self._notebook = notebook if notebook is not None else Notebook()
+        self._notes_there = asyncio.Event()
         self._lease_s = lease_us / 1_000_000
         self.drain_us = drain_us
+        self._given_alarms = alarms
         self._held: dict[LeaseId, _Attempt] = {}
         self._finished: list[_Attempt] = []
         self._returning: list[_Attempt] = []
         self._asked = 0
         self._wanted = 0
         self._draining = False
-        self._fence: asyncio.TimerHandle | None = None
+        self._fence: Alarm | None = None
         self._report_now = asyncio.Event()
         self._beat_now = asyncio.Event()
         self._changed = asyncio.Event()
@@ -155,11 +171,23 @@ class Runner:
         """
         return lease_id in self._held
 
+    @property
+    def held(self) -> int:
+        """How many leases."""
+        return len(self._held)
+
+    async def beat(self) -> None:
+        """Extend all leases now and stop what is no longer wanted, instead of within a third of a lease."""
+        if self._held:
+            await self._extend(list(self._held.values()))
+
     async def run(self, stopping: asyncio.Event) -> None:
         """Work until `stopping` is set, then drain: finish what ends within `drain_us`, release the rest, leave."""
         if not await self._register(stopping):
             return
         self._loop = asyncio.get_running_loop()
+        self._alarms: Alarms = self._given_alarms or self._loop
+        self._notebook.on_first = self._wake_noter
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -167,6 +195,7 @@ class Runner:
                 others = [
                     group.create_task(self._report(), name="worker-report"),
                     group.create_task(self._beat(), name="worker-beat"),
+                    group.create_task(self._note(), name="worker-note"),
                 ]
                 await stopping.wait()
                 self._draining = True
@@ -210,7 +239,7 @@ class Runner:
                 self._changed.clear()
                 await self._changed.wait()
             self._asked = free
-            sent = self._loop.time()
+            sent = self._alarms.time()
             try:
                 leases = await self._gateway.lease(self._info.id, free)
             except Unavailable as error:
@@ -230,7 +259,7 @@ class Runner:
 
     def _start(self, leases: Sequence[Lease], sent: float) -> None:
         """Begin to work on leases whose request was sent at `sent`."""
-        now = self._loop.time()
+        now = self._alarms.time()
         late: list[_Attempt] = []
         for lease in leases:
             if lease.lease_id in self._held:
@@ -272,8 +301,8 @@ class Runner:
             gate = self._gate(lease.name)
             if gate is not None and gate.busy(lease.task_id):
                 attempt.gated = True
-                until -= (1 - _GATE_SHARE) * (until - self._loop.time())
-            attempt.timer = self._loop.call_at(until, self._expire, attempt)
+                until -= (1 - _GATE_SHARE) * (until - self._alarms.time())
+            attempt.timer = self._alarms.call_at(until, self._expire, attempt)
         self._guard(attempt.fence_at)
         attempt.job = self._group.create_task(self._work(attempt), name=lease.name)
 
@@ -345,8 +374,8 @@ class Runner:
         assert attempt.over_at is not None
         if attempt.gated:
             self._stop(attempt, _Stop.RELEASE)
-        elif self._loop.time() < attempt.over_at - 0.001:
-            attempt.timer = self._loop.call_at(attempt.over_at, self._expire, attempt)
+        elif self._alarms.time() < attempt.over_at - 0.001:
+            attempt.timer = self._alarms.call_at(attempt.over_at, self._expire, attempt)
         else:
             self._stop(attempt, _Stop.TIMEOUT)
 
@@ -364,6 +393,7 @@ class Runner:
 
     def _forget(self, attempt: _Attempt) -> None:
         self._held.pop(attempt.lease.lease_id, None)
+        self._notebook.close(attempt.lease.lease_id)
         self._changed.set()
 
     def _give_back(self, attempt: _Attempt) -> None:
@@ -378,12 +408,12 @@ class Runner:
             if self._fence.when() <= fence_at:
                 return
             self._fence.cancel()
-        self._fence = self._loop.call_at(fence_at, self._fence_off)
+        self._fence = self._alarms.call_at(fence_at, self._fence_off)
 
     def _fence_off(self) -> None:
         """Stop work whose lease is over; look again when the next one could be."""
         self._fence = None
-        now = self._loop.time()
+        now = self._alarms.time()
         next_at: float | None = None
         for attempt in list(self._held.values()):
             if attempt.result is not None or attempt.job is None:
@@ -431,7 +461,7 @@ class Runner:
         """One heartbeat for these leases; stops the work of those that it lost. False: no answer."""
         beats = [attempt.beat(alive=self._take_beat(attempt.lease)) for attempt in attempts]
         load = Load(busy=len(self._held), capacity=self._info.capacity, lag_us=self._lag_us)
-        sent = self._loop.time()
+        sent = self._alarms.time()
         try:
             async with asyncio.timeout(self._lease_s / 3):
                 verdicts = await self._gateway.heartbeat(self._info.id, beats, load)
@@ -449,6 +479,36 @@ class Runner:
     def _take_beat(self, lease: Lease) -> bool:
         gate = self._gate(lease.name)
         return gate is not None and gate.take_beat(lease.task_id)
+
+    # -- notes -----------------------------------------------------------------------------------------------------
+
+    def _wake_noter(self) -> None:
+        """Something gathers in the notebook. Called in any thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._notes_there.set)
+        except RuntimeError:
+            return  # the loop is closed: nobody hands in any more
+
+    async def _note(self) -> None:
+        """Hand in notes, as long as there are some."""
+        while True:
+            await self._notes_there.wait()
+            await asyncio.sleep(_NOTE_S)
+            self._notes_there.clear()
+            await self._hand_in_notes()
+
+    async def _hand_in_notes(self) -> None:
+        """All that has gathered; what the gateway does not take stays in the notebook."""
+        while notes := self._notebook.take():
+            try:
+                await self._gateway.note(self._info.id, notes)
+            except BaseException as error:
+                self._notebook.put_back(notes)
+                self._notes_there.set()
+                if not isinstance(error, Unavailable):
+                    raise
+                log.warning("gateway_unavailable", verb="note", reason=str(error))
+                return
 
     # -- reporting -------------------------------------------------------------------------------------------------
 
@@ -473,9 +533,13 @@ class Runner:
     async def _report_batch(self) -> None:
         batch = self._finished[:REPORT_MAX]
         reports = [_report_of(attempt) for attempt in batch]
+        if self._notebook.has_notes:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_NOTES_S):
+                    await self._hand_in_notes()
         want = 0 if self._draining else max(0, self._free() + len(batch))
         self._wanted = want
-        sent = self._loop.time()
+        sent = self._alarms.time()
         try:
             answer = await self._gateway.report(self._info.id, reports, want)
         finally:
@@ -483,7 +547,7 @@ class Runner:
             self._changed.set()
         del self._finished[: len(batch)]
         for attempt in batch:
-            self._held.pop(attempt.lease.lease_id, None)
+            self._forget(attempt)
         self._start(answer.leases, sent)
 
     async def _release_batch(self) -> None:

@@ -1,4 +1,5 @@
-"""Runs the user's functions: `async def` on the user's loop, `def` in a bounded set of threads.
+"""Runs the user's functions: `async def` on the user's loop, `def` in a bounded set of threads, and those that want it
+in a bounded set of processes.
 
 Never on the engine's loop: code that blocks delays its neighbours, not leases and heartbeats. Knows no deadlines: the
 runner cancels.
@@ -17,12 +18,15 @@ from collections.abc import Sequence
 from tenuto.model.ids import TaskId
 from tenuto.ports.gateway import Failed, Lease, Result
 from tenuto.worker.calls import Call
+from tenuto.worker.children import Children
 from tenuto.worker.coroutines import UserLoop
+from tenuto.worker.notes import Notebook
 from tenuto.worker.registry import Registry
 from tenuto.worker.threads import Threads
 
 THREADS = 16
 """SEMANTICS D."""
+PROCESSES = 2
 
 
 class Interrupted(Exception):
@@ -38,12 +42,23 @@ class UserExecutor:
         *,
         loop: asyncio.AbstractEventLoop | None = None,
         threads: int = THREADS,
+        processes: int = PROCESSES,
+        held: Sequence[int] = (),
+        notebook: Notebook | None = None,
     ) -> None:
-        """`loop`: where `async def` runs; None starts a thread with a loop of its own at first use."""
+        """`notebook`: where attempts write what they say.
+
+        `loop`: where `async def` runs; None starts a thread with a loop of its own at first use. `held`: descriptors
+        that child processes keep open as long as they live.
+        """
         self._registry = registry
+        self._notebook = notebook if notebook is not None else Notebook()
         self._live: dict[TaskId, Call] = {}
         self._threads = Threads(threads, lambda call: self._hand_back((call,)))
         self._coroutines = UserLoop(loop, self._hand_back)
+        self._children = Children(
+            processes, lambda call: self._hand_back((call,)), self._notebook, held=held
+        )
         self._outbox: deque[Call] = deque()
         self._waking = False
         self._engine: asyncio.AbstractEventLoop | None = None
@@ -59,9 +74,11 @@ class UserExecutor:
             return Failed(code="unknown_task", message=self._registry.missing(lease.name))
         assert lease.task_id not in self._live, "the runner asks busy() first"
         self._engine = loop = asyncio.get_running_loop()
-        call = Call(lease, task, loop.create_future())
+        call = Call(lease, task, loop.create_future(), self._notebook)
         self._live[lease.task_id] = call
-        if task.is_async:
+        if task.process:
+            self._children.submit(call)
+        elif task.is_async:
             self._coroutines.send(call)
         else:
             self._threads.submit(call)
@@ -71,7 +88,9 @@ class UserExecutor:
             if call.answer.done() and not call.answer.cancelled():
                 return call.answer.result()  # both came in one turn, and the work is done
             call.context.cancel()
-            if task.is_async:
+            if task.process:
+                self._children.stop(call)
+            elif task.is_async:
                 self._coroutines.send(call)
             raise
 
@@ -92,10 +111,13 @@ class UserExecutor:
         return call is not None and call.context.take_beat()
 
     async def close(self) -> None:
-        """Cancel what is left and end the threads. A function that goes on regardless dies with the process."""
+        """Cancel what is left, end the threads, and wait for the children to be gone. A function in a thread that goes
+        on regardless dies with the process.
+        """
         for call in self._live.values():
             call.context.cancel()
         self._threads.close()
+        await self._children.close()
         await self._coroutines.close()
 
     def _hand_back(self, calls: Sequence[Call]) -> None:

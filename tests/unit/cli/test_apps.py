@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.cli.apps import BrokenApp, configured_app, find_app, load_app
+from tenuto.cli.apps import BrokenApp, app_name, find_app, load_app
 
 GOOD = "from tenuto import Tenuto\napp = Tenuto()\nother = Tenuto()\n"
 
@@ -73,27 +73,38 @@ def test_the_app_beside_the_definition_is_found(folder: Path) -> None:
     assert find_app(None, Path("elsewhere.yaml")) is None
 
 
-def test_pyproject_names_the_app_relative_to_itself(folder: Path) -> None:
-    (folder / "pyproject.toml").write_text('[tool.tenuto]\napp = "src/flows_c.py:app"\n')
-    (folder / "deep").mkdir()
-
-    assert configured_app(folder / "deep") == f"{folder}/src/flows_c.py:app"
-
-
 @pytest.mark.parametrize(
-    "text", ["[tool.other]\n", "tool = 5\n", "[tool]\ntenuto = 5\n", "[[tool]]\na = 1\n"]
+    ("file", "head"), [("pyproject.toml", "[tool.tenuto]\n"), ("tenuto.toml", "")]
 )
-def test_a_pyproject_without_our_table_names_none(folder: Path, text: str) -> None:
-    (folder / "pyproject.toml").write_text(text)
+def test_settings_name_the_app_relative_to_themselves(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, file: str, head: str
+) -> None:
+    (folder / file).write_text(f'{head}app = "src/flows_c.py:app"\n')
+    (folder / "deep").mkdir()
+    monkeypatch.chdir(folder / "deep")
 
-    assert configured_app(folder) is None
+    assert app_name(None, None) == f"{folder}/src/flows_c.py:app"
 
 
-def test_a_broken_pyproject_is_one_line(folder: Path) -> None:
-    (folder / "pyproject.toml").write_text("[tool.tenuto\n")
+def test_a_module_of_the_settings_is_found_from_any_folder_below(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "tenuto.toml").write_text('app = "flows_below"\n')
+    (folder / "flows_below.py").write_text(GOOD)
+    (folder / "deep").mkdir()
+    monkeypatch.chdir(folder / "deep")
 
-    with pytest.raises(BrokenApp, match=r"pyproject\.toml cannot be read: "):
-        configured_app(folder)
+    assert find_app(None, None) is not None
+
+
+def test_the_environment_names_the_app_and_a_word_of_the_command_line_beats_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "tenuto.toml").write_text('app = "filed.py"\n')
+    monkeypatch.setenv("TENUTO_APP", "named.py")
+
+    assert app_name(None, Path("x.yaml")) == "named.py"
+    assert app_name("given.py", Path("x.yaml")) == "given.py"
 
 
 def test_a_missing_module_says_where_it_was_looked_for(folder: Path) -> None:

@@ -7,7 +7,8 @@ import pytest
 from tenuto.coordinator.watch import Watchers
 from tenuto.model.errors import Unavailable
 from tenuto.model.ids import Place, RunId
-from tenuto.ports.store import EventRow, RunRow
+from tenuto.ports.gateway import NoteKind
+from tenuto.ports.store import EventRow, NoteRow, RunRow
 
 RUN = RunId("run")
 EVENT = EventRow(seq=1, at=1, kind="RunStarted", place=Place(""), data="{}")
@@ -67,3 +68,39 @@ async def test_when_the_engine_ends_nobody_waits_in_vain() -> None:
     with pytest.raises(Unavailable, match="it ended"):
         future.result()
     assert (follower.closed, follower.wake.is_set()) == (True, True)
+
+
+NOTE = NoteRow(
+    run_id=RUN, place=Place("a"), attempt=1, number=1, at=1, kind=NoteKind.STDOUT, text="hi"
+)
+
+
+async def test_a_follower_gets_notes_of_its_run_among_the_events() -> None:
+    watchers = Watchers()
+    follower, other = watchers.follow(RUN), watchers.follow(RunId("other"))
+    watchers.tell(RUN, [EVENT], None)
+    watchers.tell_notes([NOTE])
+
+    assert list(follower.events) == [EVENT, NOTE]
+    assert list(other.events) == []
+
+
+async def test_a_listener_learns_once_of_each_run_that_changed() -> None:
+    watchers = Watchers()
+    listener, gone = watchers.listen(), watchers.listen()
+    watchers.unlisten(gone)
+    watchers.unlisten(gone)
+    for run in (RUN, RunId("b"), RUN):
+        watchers.tell_changed(run)
+
+    assert list(listener.changed) == [RUN, RunId("b")]
+    assert listener.wake.is_set()
+    assert not gone.changed
+
+
+async def test_a_listener_is_woken_by_the_engines_end() -> None:
+    watchers = Watchers()
+    listener = watchers.listen()
+    watchers.fail(Unavailable("it ends"))
+
+    assert (listener.closed, listener.wake.is_set()) == (True, True)

@@ -12,6 +12,7 @@ from tests.support.worker import a_crew
 from tenuto.model.ids import LeaseId, Place
 from tenuto.ports.gateway import Lease
 from tenuto.worker.context import Context, current, enter
+from tenuto.worker.notes import Notebook
 
 
 def a_context(place: str = "ship") -> Context:
@@ -27,7 +28,8 @@ def a_context(place: str = "ship") -> Context:
             lease_us=1,
             attempt_us=None,
             heartbeat_us=None,
-        )
+        ),
+        Notebook(),
     )
 
 

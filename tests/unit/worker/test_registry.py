@@ -28,7 +28,7 @@ def test_it_may_be_given_another_name() -> None:
     registry.add(ship, name="parcels.ship")
 
     assert registry.names() == ("parcels.ship",)
-    assert registry.signature("parcels.ship") == "(order: 'str', *, fast: 'bool' = False) -> 'str'"
+    assert registry.signature("parcels.ship") == "(order: str, *, fast: bool = False) -> str"
 
 
 def test_names_are_sorted() -> None:
@@ -103,11 +103,11 @@ def test_a_function_without_a_readable_signature_is_refused() -> None:
     [
         ({"order": "A"}, None),
         ({"order": "A", "fast": True}, None),
-        ({}, "task ship(order: 'str', *, fast: 'bool' = False) -> 'str' needs 'order'"),
+        ({}, "task ship(order: str, *, fast: bool = False) -> str needs 'order'"),
         (
             {"order": "A", "fsat": True},
             (
-                "task ship(order: 'str', *, fast: 'bool' = False) -> 'str'"
+                "task ship(order: str, *, fast: bool = False) -> str"
                 " has no parameter 'fsat'; did you mean 'fast'?"
             ),
         ),

@@ -474,3 +474,46 @@ def _like_asyncio_run(loop: asyncio.AbstractEventLoop) -> None:
         task.cancel()
     loop.run_until_complete(asyncio.wait(left))
     loop.close()
+
+
+async def test_what_an_attempt_says_is_handed_in_before_its_result() -> None:
+    def talk() -> int:
+        current().progress(1, 2, "half")
+        return 1
+
+    async with a_crew({"talk": talk}) as crew:
+        await crew.gateway.output(crew.gateway.offer("talk"))
+
+        calls = crew.gateway.calls
+        assert calls.index("note") < calls.index("report")
+        assert [note.number for note in crew.gateway.notes] == [0]
+
+
+async def test_what_an_attempt_says_is_handed_in_while_it_runs() -> None:
+    go = threading.Event()
+
+    def talk() -> int:
+        current().progress(1, 2, "half")
+        return int(go.wait(30))
+
+    async with a_crew({"talk": talk}) as crew:
+        lease = crew.gateway.offer("talk")
+        await crew.gateway.until(lambda: crew.gateway.notes)
+        assert lease.task_id not in crew.gateway.results
+        go.set()
+        assert await crew.gateway.output(lease) == 1
+
+
+async def test_notes_that_nobody_takes_delay_no_result_and_come_again() -> None:
+    def talk() -> int:
+        current().progress(1, 2, "half")
+        return 1
+
+    async with a_crew({"talk": talk}) as crew:
+        crew.gateway.down.add("note")
+        await crew.gateway.output(crew.gateway.offer("talk"))
+        assert crew.gateway.notes == []
+        crew.gateway.down.clear()
+        await crew.gateway.output(crew.gateway.offer("talk"))
+
+        assert crew.gateway.notes

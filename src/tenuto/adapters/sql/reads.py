@@ -13,6 +13,7 @@ from tenuto.adapters.sql.rows import (
     pack,
     read_definition,
     read_event,
+    read_note,
     read_payload,
     read_run,
     read_run_with_snapshot,
@@ -22,10 +23,19 @@ from tenuto.adapters.sql.rows import (
     unpack,
 )
 from tenuto.model.errors import NotFound
-from tenuto.model.ids import Place, RunId
+from tenuto.model.ids import Place, RunId, first_run_id
 from tenuto.model.payload import PayloadKey, PayloadKind
-from tenuto.ports.reads import Awaited, RunDetail, RunFilter, WorkerRow
-from tenuto.ports.store import DefinitionRow, EventRow, PayloadRow, RunRow
+from tenuto.ports.reads import (
+    Awaited,
+    RunDetail,
+    RunFilter,
+    TaskFilter,
+    TaskRow,
+    VersionRow,
+    WorkerRow,
+    WorkflowRow,
+)
+from tenuto.ports.store import DefinitionRow, EventRow, NoteRow, PayloadRow, RunRow
 
 
 class SqlReads:
@@ -64,6 +74,9 @@ class SqlReads:
             pack(wanted.states) if wanted.states else None,
             wanted.before,
             wanted.limit,
+            wanted.key,
+            None if wanted.since is None else first_run_id(wanted.since),
+            None if wanted.until is None else first_run_id(wanted.until),
         )
         return tuple(read_run(r) for r in sorted(rows, key=lambda r: str(r[0]), reverse=True))
 
@@ -116,6 +129,64 @@ class SqlReads:
         row = await self._find("NEWEST_DEFINITION", namespace, name)
         return None if row is None else read_definition(row)
 
+    async def get_version(self, namespace: str, name: str, version: int) -> DefinitionRow:
+        row = await self._find("VERSION", namespace, name, version)
+        if row is None:
+            raise NotFound("version", f"{name} {version}")
+        return read_definition(row)
+
+    async def list_workflows(
+        self, namespace: str, *, after: str = "", limit: int = 50
+    ) -> Sequence[WorkflowRow]:
+        rows = await self._rows("WORKFLOWS", namespace, after, limit)
+        return tuple(
+            WorkflowRow(name=r[0], version=r[1], hash=r[2], created_at=r[3], versions=r[4])
+            for r in sorted(rows)
+        )
+
+    async def list_versions(
+        self, namespace: str, name: str, *, before: int | None = None, limit: int = 50
+    ) -> Sequence[VersionRow]:
+        rows = await self._rows("VERSIONS", namespace, name, before, limit)
+        return tuple(
+            VersionRow(name=r[0], version=r[1], hash=r[2], created_at=r[3])
+            for r in sorted(rows, key=lambda r: int(r[1]), reverse=True)
+        )
+
+    async def list_tasks(self, wanted: TaskFilter) -> Sequence[TaskRow]:
+        states = {*wanted.states}
+        dead, open_ = {"dead"}, {"pending", "running", "retry"}
+        text = "TASKS"
+        if states and states <= dead:
+            text = "DEAD_TASKS"
+        elif states and states <= open_:
+            text = "OPEN_TASKS"
+        run_id, place = wanted.before or (None, None)
+        rows = await self._rows(
+            text,
+            wanted.namespace,
+            pack(wanted.states) if states else None,
+            wanted.queue,
+            run_id,
+            place,
+            wanted.limit,
+        )
+        rows.sort(key=lambda r: str(r[1]))
+        rows.sort(key=lambda r: str(r[0]), reverse=True)
+        found = []
+        for r in rows:
+            task, lease = read_task_with_lease(r)
+            found.append(
+                TaskRow(run_id=RunId(r[0]), workflow=r[23], task=task, lease=lease, error=r[24])
+            )
+        return tuple(found)
+
+    async def notes(
+        self, run_id: RunId, *, place: Place | None = None, limit: int = 10_000
+    ) -> Sequence[NoteRow]:
+        rows = await self._rows("NOTES", run_id, place, limit)
+        return tuple(read_note(r) for r in sorted(rows, key=lambda r: (r[4], r[1], r[2], r[3])))
+
     async def list_workers(self) -> Sequence[WorkerRow]:
         return tuple(
             WorkerRow(
@@ -126,6 +197,8 @@ class SqlReads:
                 busy=r[4],
                 lag_us=r[5],
                 seen_at=r[6],
+                version=r[7],
+                labels=tuple((name, value) for name, value in orjson.loads(r[8])),
             )
             for r in sorted(await self._rows("WORKERS"))
         )

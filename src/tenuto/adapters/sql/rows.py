@@ -18,7 +18,16 @@ from tenuto.model.errors import InvariantViolated
 from tenuto.model.ids import LeaseId, Place, RunId, WorkerId
 from tenuto.model.payload import PayloadKey, PayloadKind
 from tenuto.model.states import TaskState
-from tenuto.ports.store import DefinitionRow, DueTask, EventRow, LeaseRow, PayloadRow, RunRow
+from tenuto.ports.gateway import NoteKind
+from tenuto.ports.store import (
+    DefinitionRow,
+    DueTask,
+    EventRow,
+    LeaseRow,
+    NoteRow,
+    PayloadRow,
+    RunRow,
+)
 
 Values = Sequence[Any]
 
@@ -253,3 +262,21 @@ def _deadline(lease: LeaseRow | None) -> Deadline | None:
     if lease.attempt_until == lease.lease_until:
         return Deadline.ATTEMPT
     return None
+
+
+def note_row(note: NoteRow) -> list[Param]:
+    """All columns."""
+    return [note.run_id, note.place, note.attempt, note.number, note.at, note.kind, note.text]
+
+
+def read_note(row: Values) -> NoteRow:
+    """All columns."""
+    return NoteRow(
+        run_id=row[0],
+        place=row[1],
+        attempt=row[2],
+        number=row[3],
+        at=row[4],
+        kind=NoteKind(row[5]),
+        text=row[6],
+    )

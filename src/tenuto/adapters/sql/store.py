@@ -17,6 +17,7 @@ from tenuto.adapters.sql.engine import SqlEngine, Step, Steps
 from tenuto.adapters.sql.rows import (
     lease_row,
     new_lease,
+    note_row,
     pack,
     read_abandoned_task,
     read_definition,
@@ -33,7 +34,7 @@ from tenuto.model.errors import InvalidInput
 from tenuto.model.expressions import Message
 from tenuto.model.ids import MessageId, RunId, WorkerId
 from tenuto.model.payload import PayloadKey, PayloadKind, Text
-from tenuto.ports.gateway import Beat, Load, Verdict, WorkerInfo
+from tenuto.ports.gateway import Beat, Load, Note, Verdict, WorkerInfo
 from tenuto.ports.store import (
     Change,
     Committed,
@@ -46,6 +47,7 @@ from tenuto.ports.store import (
     LoadRequest,
     Match,
     NewMessage,
+    NoteRow,
     Pulse,
 )
 
@@ -62,7 +64,16 @@ class SqlStore:
         fill = engine.dialect.fill
         self._text = {
             name: fill(text)
-            for module in (s.guard, s.changes, s.leases, s.mailbox, s.due, s.load, s.registry)
+            for module in (
+                s.guard,
+                s.changes,
+                s.leases,
+                s.mailbox,
+                s.due,
+                s.load,
+                s.notes,
+                s.registry,
+            )
             for name, text in vars(module).items()
             if name.isupper() and name not in {"BRANCH", "CANDIDATES"}
         }
@@ -232,6 +243,27 @@ class SqlStore:
             return len(standing)
 
         return await self._engine.write(job)
+
+    async def note(self, notes: Sequence[Note]) -> Sequence[NoteRow]:
+        def job() -> Steps[Sequence[NoteRow]]:
+            row = yield ((self._text["NOW"], ()),)
+            assert row is not None
+            kept = tuple(
+                NoteRow(
+                    run_id=note.run_id,
+                    place=note.place,
+                    attempt=note.attempt,
+                    number=note.number,
+                    at=row[0] - note.age_us,
+                    kind=note.kind,
+                    text=note.text,
+                )
+                for note in notes
+            )
+            yield ((self._text["INSERT_NOTES"], (pack([note_row(each) for each in kept]),)),)
+            return kept
+
+        return await self._engine.write(job, durable=False) if notes else ()
 
     async def post(self, message: NewMessage) -> bool:
         for name, text in (("event", message.event), ("key", message.key)):

@@ -81,6 +81,10 @@ class SqliteEngine:
         self.path = path
         self.warnings = warnings
         self._lock = lock
+        self.jobs = 0
+        """How many were handed in so far."""
+        self.open_jobs: set[asyncio.Future[Any]] = set()
+        """Of these, what is not answered yet."""
         self._gate = threading.Lock()
         self._closed = False
         self._writer = self._reader = None
@@ -103,6 +107,10 @@ class SqliteEngine:
         thread = self._reader or self._writer
         assert thread is not None
         return await self._submit(thread, job)
+
+    def held(self) -> tuple[int, ...]:
+        """Descriptors that keep others from the file for as long as some process has them open."""
+        return () if self._lock is None else (self._lock.fd,)
 
     async def foreign_changes(self) -> bool:
         """Whether another process has written since the last call. Costs a look at shared memory."""
@@ -135,7 +143,12 @@ class SqliteEngine:
             if self._closed:
                 raise Unavailable(f"{self.path} is closed")
             thread.inbox.put(_Ticket(job, durable, bare, loop, future))
-        return await future
+            self.jobs += 1
+            self.open_jobs.add(future)
+        try:
+            return await future
+        finally:
+            self.open_jobs.discard(future)
 
 
 class _Worker(threading.Thread):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from tenuto.model.errors import Conflict, Unavailable
@@ -17,6 +18,18 @@ from tenuto.model.errors import Conflict, Unavailable
 _TRIES = 3
 _PAUSE_S = 0.02
 """Who only asks for the holder has the lock for some microseconds; that is no engine."""
+
+
+_NOTE_MAX = 2_048
+"""Bytes read of what the holder has noted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who drives a file: its process id, `unknown` where none could be noted, and where it answers REST, if it does."""
+
+    pid: str
+    url: str = ""
 
 
 class FileLock:
@@ -28,7 +41,7 @@ class FileLock:
     """
 
     def __init__(self, database: Path) -> None:
-        path = database.with_name(database.name + ".lock")
+        path = _beside(database)
         try:
             self.fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
@@ -39,10 +52,10 @@ class FileLock:
         try:
             _take(self.fd)
         except BlockingIOError:
-            holder = _named(self.fd)
+            pid = _noted(self.fd).pid
             os.close(self.fd)
             raise Conflict(
-                f"{database} is in use by another engine (pid {holder});"
+                f"{database} is in use by another engine (pid {pid});"
                 " stop that one, or name another file with --database"
             ) from None
         except OSError as error:
@@ -63,14 +76,33 @@ class FileLock:
             self.fd = -1
 
 
-def holder(database: Path) -> str | None:
-    """The process id of the engine that has a file open, `unknown` where it could not be noted, None where none has.
+def announce(database: Path, url: str) -> None:
+    """Note where the engine of this process answers REST, for commands that look for it. Only for who holds the lock.
+
+    A full disk takes the courtesy away, nothing else.
+    """
+    try:
+        fd = os.open(_beside(database), os.O_WRONLY)
+    except OSError:
+        return
+    text = f"{os.getpid()}\n{url}\n".encode()
+    try:
+        os.pwrite(fd, text, 0)
+        os.ftruncate(fd, len(text))
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
+
+
+def holder(database: Path) -> Holder | None:
+    """The engine that has a file open, None where none has.
 
     Raises:
         Unavailable: the lock file cannot be read.
     """
     try:
-        fd = os.open(database.with_name(database.name + ".lock"), os.O_RDONLY)
+        fd = os.open(_beside(database), os.O_RDONLY)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -78,7 +110,7 @@ def holder(database: Path) -> str | None:
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _named(fd)
+        return _noted(fd)
     finally:
         os.close(fd)
     return None
@@ -95,5 +127,13 @@ def _take(fd: int) -> None:
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _named(fd: int) -> str:
-    return os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+def _noted(fd: int) -> Holder:
+    """One line each; whatever else stands there is for later versions to read."""
+    lines = os.pread(fd, _NOTE_MAX, 0).decode("ascii", "replace").splitlines()
+    pid = lines[0].strip() if lines else ""
+    url = lines[1].strip() if len(lines) > 1 else ""
+    return Holder(pid or "unknown", url if url.startswith(("http://", "https://")) else "")
+
+
+def _beside(database: Path) -> Path:
+    return database.with_name(database.name + ".lock")

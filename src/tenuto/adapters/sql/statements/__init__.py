@@ -10,8 +10,9 @@ from tenuto.adapters.sql.statements import (
     leases,
     load,
     mailbox,
+    notes,
     reads,
     registry,
 )
 
-__all__ = ["changes", "due", "guard", "leases", "load", "mailbox", "reads", "registry"]
+__all__ = ["changes", "due", "guard", "leases", "load", "mailbox", "notes", "reads", "registry"]

@@ -33,7 +33,8 @@ SELECT
 """
 
 # A page, newest first, down the primary key. $1 namespace $2 workflow or null $3 states or null $4 before or null
-# $5 limit. Paused runs answer to the state `paused` as well as to their own.
+# $5 limit $6 key or null $7 first id or null $8 id after the last or null. Paused runs answer to the
+# state `paused` as well as to their own.
 RUNS = """
 SELECT {pack}
   p.run_id, p.namespace, p.workflow, p.version, p.definition, p.key, p.state, p.paused,
@@ -49,6 +50,9 @@ FROM (
       OR (r.paused = 1 AND 'paused' IN (SELECT w.value FROM {each_3} AS w))
     )
     AND ($4 IS NULL OR r.run_id < $4)
+    AND ($6 IS NULL OR r.key = $6)
+    AND ($7 IS NULL OR r.run_id >= $7)
+    AND ($8 IS NULL OR r.run_id < $8)
   ORDER BY r.run_id DESC
   LIMIT $5
 ) AS p
@@ -104,7 +108,7 @@ FROM (
 
 WORKERS = """
 SELECT {pack}
-  k.id, k.queues, k.names, k.capacity, k.busy, k.lag_us, k.seen_at
+  k.id, k.queues, k.names, k.capacity, k.busy, k.lag_us, k.seen_at, k.version, k.labels
 {packed}
 FROM (SELECT * FROM workers ORDER BY id) AS k
 """
@@ -125,4 +129,87 @@ FROM (
 COUNTS = """
 SELECT {pack}c.state, c.many{packed}
 FROM (SELECT state, count(*) AS many FROM runs WHERE namespace = $1 GROUP BY state) AS c
+"""
+
+# $1 namespace $2 name $3 version
+VERSION = """
+SELECT namespace, name, version, hash, source, graph, created_at
+FROM definitions
+WHERE namespace = $1 AND name = $2 AND version = $3
+"""
+
+# $1 namespace $2 the name before the page $3 limit
+WORKFLOWS = """
+SELECT {pack}d.name, d.version, d.hash, d.created_at, n.many{packed}
+FROM (
+  SELECT name, max(version) AS newest, count(*) AS many
+  FROM definitions
+  WHERE namespace = $1 AND name > $2
+  GROUP BY name
+  ORDER BY name
+  LIMIT $3
+) AS n
+CROSS JOIN definitions AS d
+WHERE d.namespace = $1 AND d.name = n.name AND d.version = n.newest
+"""
+
+# $1 namespace $2 name $3 the version before the page or null $4 limit
+VERSIONS = """
+SELECT {pack}d.name, d.version, d.hash, d.created_at{packed}
+FROM (
+  SELECT name, version, hash, created_at
+  FROM definitions
+  WHERE namespace = $1 AND name = $2 AND ($3 IS NULL OR version < $3)
+  ORDER BY version DESC
+  LIMIT $4
+) AS d
+"""
+
+# $1 namespace $2 states or null $3 queue or null $4 run id before the page or null $5 its place $6 limit. A
+# pending task with a lease is running.
+_tasks = """
+SELECT {pack}
+  t.run_id, t.place, t.node, t.name, t.queue, t.priority, t.state, t.attempt, t.lost,
+  t.input_seq, t.timeout_us, t.heartbeat_us, t.queue_timeout_us, t.total_until,
+  t.queue_until, t.held, t.ended_lease, t.lease_id, t.worker, t.leased_at, t.lease_until,
+  t.attempt_until, t.heartbeat_until, t.workflow,
+  (
+    SELECT p.text FROM payloads AS p
+    WHERE p.run_id = t.run_id AND p.place = t.place AND p.kind = 'error' AND t.state = 'dead'
+    ORDER BY p.seq DESC
+    LIMIT 1
+  )
+{packed}
+FROM (
+  SELECT t.*, r.workflow
+  FROM tasks AS t
+  JOIN runs AS r ON r.run_id = t.run_id
+  WHERE r.namespace = $1
+    AND (
+      $2 IS NULL
+      OR CASE WHEN t.state = 'pending' AND t.lease_id IS NOT NULL THEN 'running' ELSE t.state END
+        IN (SELECT w.value FROM {each_2} AS w)
+    )
+    AND ($3 IS NULL OR t.queue = $3)
+    AND ($4 IS NULL OR t.run_id < $4 OR (t.run_id = $4 AND t.place > $5))
+    AND [which]
+  ORDER BY t.run_id DESC, t.place
+  LIMIT $6
+) AS t
+"""
+TASKS = _tasks.replace("[which]", "1 = 1")
+# Index `tasks_dead`.
+DEAD_TASKS = _tasks.replace("[which]", "t.state = 'dead'")
+# Open tasks are those of open runs: index `runs_by_state`.
+OPEN_TASKS = _tasks.replace("[which]", "r.state IN ('pending', 'running', 'closing')")
+
+# The newest of a run, or of one place in it. $1 run $2 place or null $3 limit
+NOTES = """
+SELECT {pack}n.run_id, n.place, n.attempt, n.number, n.at, n.kind, n.text{packed}
+FROM (
+  SELECT * FROM notes
+  WHERE run_id = $1 AND ($2 IS NULL OR place = $2)
+  ORDER BY at DESC, attempt DESC, number DESC
+  LIMIT $3
+) AS n
 """

@@ -1,13 +1,8 @@
-"""The door of settings: what a user's words about the database mean. No file is opened here.
-
-Sources, later ones win: the default, `TENUTO_DATABASE`, what the program or the command line says.
-"""
+"""What a user's words about the database mean. No file is opened here."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -45,29 +40,29 @@ class Database:
         return MEMORY if self.path is None else str(self.path)
 
 
-def parse_database(url: str | None, environment: Mapping[str, str] = os.environ) -> Database:
-    """Read a path, `:memory:` or `sqlite:` URL; None means `TENUTO_DATABASE`, else the default
-    file.
+def read_database(text: str, *, folder: Path | None = None) -> Database:
+    """Read a path, `:memory:` or `sqlite:` URL.
 
     `sqlite:///runs.db` is relative to the working directory, `sqlite:////var/runs.db` is absolute.
+
+    Args:
+        text: as the user wrote it.
+        folder: what a relative path is relative to; None is the working directory.
 
     Raises:
         NotYet: a PostgreSQL or server URL.
         InvalidInput: another scheme, a directory, or nothing at all.
     """
-    text = environment.get("TENUTO_DATABASE", "") if url is None else url
     if not text:
-        if url is None:
-            return Database(DEFAULT_DATABASE)
         raise InvalidInput("is empty; give a file such as .tenuto/tenuto.db", path="database")
     if "\0" in text:
         raise InvalidInput("holds a NUL character", path="database")
     scheme = _SCHEME.match(text)
     if scheme is None:
-        return _file(text)
+        return _file(text, folder)
     match scheme[1].lower():
         case "sqlite":
-            return _file(_sqlite_path(text[len("sqlite:") :]))
+            return _file(_sqlite_path(text[len("sqlite:") :]), folder)
         case "postgresql" | "postgres":
             raise NotYet("PostgreSQL", f"use a file, such as {DEFAULT_DATABASE}")
         case "http" | "https":
@@ -90,7 +85,7 @@ def _sqlite_path(rest: str) -> str:
     return unquote(rest)
 
 
-def _file(text: str) -> Database:
+def _file(text: str, folder: Path | None) -> Database:
     if text in (MEMORY, ""):
         return Database(None)
     try:
@@ -99,6 +94,8 @@ def _file(text: str) -> Database:
         raise InvalidInput(
             f"{text} names the home of an unknown user; write the path itself", path="database"
         ) from None
+    if folder is not None:
+        path = folder / path
     if path.is_dir():
         raise InvalidInput(
             f"{text} is a directory; name a file in it, such as {path / 'tenuto.db'}",

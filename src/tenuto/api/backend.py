@@ -1,0 +1,77 @@
+"""What REST needs of an engine, as one protocol. The composition root has the real one (`app.rest`)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from tenuto.coordinator.commands import Started, StartRequest
+from tenuto.dsl.compile import Loaded
+from tenuto.model.graph import Graph
+from tenuto.model.ids import RunId
+from tenuto.ports.store import DefinitionRow, EventRow, NoteRow, RunRow
+from tenuto.views.answers import Answers
+
+T = TypeVar("T")
+
+
+class Verbs(Protocol):
+    """What may be asked for; `coordinator.commands.Commands` says what each does and raises."""
+
+    async def deploy(self, graph: Graph, /) -> DefinitionRow: ...
+
+    async def start(self, requests: Sequence[StartRequest], /) -> Sequence[Started]: ...
+
+    async def cancel(self, run_id: RunId, reason: str = "", /) -> None: ...
+
+    async def pause(self, run_id: RunId, /) -> None: ...
+
+    async def resume(self, run_id: RunId, /) -> None: ...
+
+    async def send_event(
+        self, event: str, key: str, payload: str, /, *, event_id: str | None = None
+    ) -> bool: ...
+
+    async def wait(self, run_id: RunId, /) -> RunRow: ...
+
+    def changes(self) -> AsyncIterator[Sequence[RunId]]: ...
+
+    def follow(self, run_id: RunId, /) -> AsyncIterator[EventRow | NoteRow]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What health says of the process. `database` as commands must name it."""
+
+    version: str
+    database: str
+    pid: int
+    started_at: int
+
+
+class Backend(Protocol):
+    """One engine, as REST sees it. All of it is used on one event loop."""
+
+    @property
+    def commands(self) -> Verbs: ...
+
+    @property
+    def about(self) -> About: ...
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Where `TENUTO_VAR_<NAME>` is looked up."""
+        ...
+
+    async def read(self, verb: Callable[[Answers], Awaitable[T]]) -> T:
+        """Run a reading verb where it holds nobody up, however much it has to work out."""
+        ...
+
+    async def compile(self, text: str | bytes, file: str) -> Loaded:
+        """Compile a definition, in a thread. `file` names it in findings."""
+        ...
+
+    def incident(self) -> str:
+        """A new id, for what goes wrong unexpectedly: the answer and the log have it."""
+        ...

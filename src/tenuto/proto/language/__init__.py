@@ -1,0 +1,1 @@
+"""The language service: what runs the code of `code` nodes."""

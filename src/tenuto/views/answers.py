@@ -1,0 +1,345 @@
+"""The reading verbs: what REST answers and the command line shows of a file, as documents. Reads only.
+
+A run is named by its id, or by the beginning or end of it. Pages carry a cursor, which is only ever given back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from tenuto.model.errors import InvalidInput, NotFound
+from tenuto.model.graph import Graph
+from tenuto.model.ids import Place, RunId, split_task_id
+from tenuto.model.payload import PayloadKey, PayloadKind
+from tenuto.model.states import EdgeLetter, RunState, TaskState
+from tenuto.model.stored import decode_graph
+from tenuto.model.version import VERSION
+from tenuto.ports.reads import Reads, RunFilter, TaskFilter
+from tenuto.ports.store import DEFAULT_NAMESPACE, DefinitionRow, RunRow
+from tenuto.views import documents
+from tenuto.views.documents import Document, page_document
+from tenuto.views.look import find_run, look, plain, read_graph
+from tenuto.views.report import Report, report_json, shown_state
+from tenuto.views.timeline import node_of, step_json
+from tenuto.views.verify import check_run, checked_json
+
+RUN_STATES = ("pending", "running", "paused", *list(RunState)[2:])
+"""As people see them."""
+TASK_STATES = ("pending", "running", *list(TaskState)[1:])
+"""As people see them: a pending task with a lease is running."""
+LIMIT = 50
+LIMIT_MAX = 1_000
+HISTORY_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """The reading verbs over one database.
+
+    Attributes:
+        now: microseconds, for ages; nothing is decided by it.
+        database: as commands must name it; empty for the default.
+        engine: as in `views.report.Known`: the process that drives the runs, None if there is none, empty if unknown.
+    """
+
+    reads: Reads
+    now: Callable[[], int]
+    database: str = ""
+    engine: str | None = ""
+    namespace: str = DEFAULT_NAMESPACE
+
+    # -- runs ------------------------------------------------------------------------------------------------------
+
+    async def list_runs(
+        self,
+        *,
+        workflow: str | None = None,
+        states: Sequence[str] = (),
+        key: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        limit: int = LIMIT,
+        cursor: str | None = None,
+    ) -> Document:
+        """Runs, newest first. `since` and `until` are instants. Raises InvalidInput."""
+        _check_states(states, RUN_STATES)
+        wanted = RunFilter(
+            namespace=self.namespace,
+            workflow=None if workflow is None else plain(workflow),
+            states=tuple(states),
+            key=None if key is None else plain(key),
+            since=since,
+            until=until,
+            before=None if cursor is None else RunId(plain(cursor)),
+            limit=_checked_limit(limit) + 1,
+        )
+        rows = await self._shown_runs(wanted)
+        following = rows[limit - 1].run_id if len(rows) > limit else None
+        return page_document([documents.run_document(row) for row in rows[:limit]], following)
+
+    async def _shown_runs(self, wanted: RunFilter) -> Sequence[RunRow]:
+        """Runs by the state that people see: a paused one is not listed as running, one that failed while it was
+        paused not as paused.
+        """
+        found: list[RunRow] = []
+        while page := await self.reads.list_runs(wanted):
+            found += [
+                row
+                for row in page
+                if not wanted.states or shown_state(row.state, paused=row.paused) in wanted.states
+            ]
+            if len(found) >= wanted.limit or len(page) < wanted.limit:
+                break
+            wanted = replace(wanted, before=page[-1].run_id)
+        return found[: wanted.limit]
+
+    async def count_runs(self) -> Document:
+        """How many runs there are of each state, pause aside."""
+        return documents.counts_document(await self.reads.count_runs(self.namespace))
+
+    async def find(self, text: str) -> RunId:
+        """The run that `text` names. Raises NotFound, InvalidInput (several)."""
+        return await find_run(self.reads, text)
+
+    async def report(self, text: str) -> Report:
+        """Everything about a run, as `render` shows it. Raises NotFound, InvalidInput."""
+        found, _ = await self._look(text)
+        return found
+
+    async def _look(self, text: str) -> tuple[Report, Graph]:
+        report, _, graph = await look(
+            self.reads,
+            await self.find(text),
+            now=self.now(),
+            database=self.database,
+            engine=self.engine,
+        )
+        return report, graph
+
+    async def get_run(self, text: str) -> Document:
+        """Everything about a run."""
+        return report_json(await self.report(text))
+
+    async def get_run_row(self, run_id: RunId) -> Document:
+        """A run as lists show it."""
+        return documents.run_document((await self.reads.get_run(run_id)).run)
+
+    async def run_graph(self, text: str) -> tuple[Graph, Mapping[str, str]]:
+        """The graph of a run, and node -> state."""
+        report, graph = await self._look(text)
+        return graph, {line.id: line.state for line in report.nodes}
+
+    async def run_history(self, text: str, *, after: int = 0, limit: int = LIMIT_MAX) -> Document:
+        """Events with a number above `after`; the cursor is the last one's."""
+        if not 1 <= limit <= HISTORY_MAX:
+            raise InvalidInput(f"must be 1 to {HISTORY_MAX:,}", path="limit")
+        run_id = await self.find(text)
+        rows = await self.reads.history(run_id, after=after, limit=limit + 1)
+        following = str(rows[limit - 1].seq) if len(rows) > limit else None
+        return page_document([documents.event_document(row) for row in rows[:limit]], following)
+
+    async def run_notes(
+        self, text: str, *, node: str | None = None, limit: int = LIMIT_MAX
+    ) -> Document:
+        """What attempts said, oldest first; of one node, or of one place of it. The newest `limit` notes of the run."""
+        run_id = await self.find(text)
+        rows = await self.reads.notes(run_id, limit=HISTORY_MAX)
+        kept = [row for row in rows if node is None or node in (row.place, node_of(row.place))]
+        shown = kept[-_checked_limit(limit) :]
+        return page_document([documents.note_document(row) for row in shown], None)
+
+    async def run_node(self, text: str, node: str) -> Document:
+        """Payloads, attempts and notes of a node in its current pass, or of the place that `node` names."""
+        report, graph = await self._look(text)
+        lines = {line.id: line for line in report.nodes}
+        line = lines.get(node_of(node))
+        if line is None or (node != line.id and not node.startswith(f"{line.id}.")):
+            raise NotFound("node", node, _meant(node, lines))
+        run_id, place = RunId(report.run_id), Place(line.place if node == line.id else node)
+        wanted = (PayloadKind.INPUT, PayloadKind.OUTPUT, PayloadKind.ERROR)
+        texts = await self.reads.payloads(run_id, [PayloadKey(place, kind) for kind in wanted])
+        values: Document = {}
+        for kind in wanted:
+            stored = texts.get(PayloadKey(place, kind))
+            values[kind.value] = None if stored is None else json.loads(stored)
+        if line.type == "join" and values["output"] is None and line.state == "success":
+            values["output"] = await self._join_output(run_id, graph, line.id)
+        notes = await self.reads.notes(run_id, place=place)
+        return {
+            "node": line.id,
+            "place": place,
+            "type": line.type,
+            "state": line.state,
+            **values,
+            "waits_for": line.waits_for or None,
+            "command": line.command or None,
+            "attempts": [
+                step_json(step, report.created_at)
+                for step in report.timeline
+                if step.place == place
+            ],
+            "notes": [documents.note_document(row) for row in notes],
+        }
+
+    async def _join_output(self, run_id: RunId, graph: Graph, node: str) -> Document:
+        """What a join joined: upstream id -> output, assembled as its readers see it (SEMANTICS J4)."""
+        detail = await self.reads.get_run(run_id)
+        taken = {
+            graph.definition.nodes[graph.definition.edges[edge].source].id
+            for edge in graph.ins[graph.numbers[node]]
+            if detail.snapshot.edges[edge] == ord(EdgeLetter.TAKEN)
+        }
+        keys = {id: PayloadKey(Place(id), PayloadKind.OUTPUT) for id in sorted(taken)}
+        texts = await self.reads.payloads(run_id, list(keys.values()))
+        return {id: json.loads(texts[key]) if key in texts else None for id, key in keys.items()}
+
+    async def export_run(self, text: str) -> Document:
+        """All that is kept of a run, as one document."""
+        run_id = await self.find(text)
+        detail = await self.reads.get_run(run_id)
+        row = await self.reads.get_definition(detail.run.definition)
+        history = await self.reads.history(run_id)
+        while len(more := await self.reads.history(run_id, after=len(history))):
+            history = (*history, *more)
+        return {
+            "tenuto": VERSION,
+            "run": await self.get_run(run_id),
+            "definition": {**self._version(row), "version": detail.run.version},
+            "history": [documents.event_document(each) for each in history],
+            "payloads": [
+                documents.payload_document(each) for each in await self.reads.all_payloads(run_id)
+            ],
+            "notes": [
+                documents.note_document(each)
+                for each in await self.reads.notes(run_id, limit=1_000_000)
+            ],
+        }
+
+    async def verify_run(self, text: str) -> Document:
+        """Fold the history and compare: `{"run_id", "events", "ok", "differences"}`."""
+        return checked_json(await check_run(self.reads, await self.find(text)))
+
+    # -- workflows -------------------------------------------------------------------------------------------------
+
+    async def list_workflows(self, *, limit: int = LIMIT, cursor: str | None = None) -> Document:
+        """Names with their newest versions, by name."""
+        rows = await self.reads.list_workflows(
+            self.namespace, after=plain(cursor or ""), limit=_checked_limit(limit) + 1
+        )
+        following = rows[limit - 1].name if len(rows) > limit else None
+        return page_document([documents.workflow_document(row) for row in rows[:limit]], following)
+
+    async def get_workflow(self, name: str) -> Document:
+        """The newest version of a name. Raises NotFound."""
+        return self._version(await self.find_version(name))
+
+    async def list_versions(
+        self, name: str, *, limit: int = LIMIT, cursor: str | None = None
+    ) -> Document:
+        """Versions, newest first. Raises NotFound for an unknown name."""
+        rows = await self.reads.list_versions(
+            self.namespace,
+            plain(name),
+            before=None if cursor is None else _number(cursor, "cursor"),
+            limit=_checked_limit(limit) + 1,
+        )
+        if not rows:
+            await self.find_version(name)
+        following = str(rows[limit - 1].version) if len(rows) > limit else None
+        return page_document(
+            [documents.version_row_document(row) for row in rows[:limit]], following
+        )
+
+    async def get_version(self, name: str, version: int) -> Document:
+        """One version. Raises NotFound."""
+        return self._version(await self.find_version(name, version))
+
+    async def find_version(self, name: str, version: int | None = None) -> DefinitionRow:
+        """The row of a version, by default of the newest. Raises NotFound."""
+        newest = await self.reads.find_definition(self.namespace, plain(name))
+        if newest is None:
+            page = await self.reads.list_workflows(self.namespace, limit=LIMIT_MAX)
+            raise NotFound("workflow", name, _meant(name, [row.name for row in page]))
+        if version is None or version == newest.version:
+            return newest
+        if not 1 <= version <= newest.version:
+            raise NotFound("version", f"{name} {version}", f"the newest is {newest.version}")
+        return await self.reads.get_version(self.namespace, plain(name), version)
+
+    @staticmethod
+    def _version(row: DefinitionRow) -> Document:
+        return documents.version_document(row, decode_graph(row.graph).definition)
+
+    # -- the rest --------------------------------------------------------------------------------------------------
+
+    async def list_tasks(
+        self,
+        *,
+        states: Sequence[str] = (),
+        queue: str | None = None,
+        limit: int = LIMIT,
+        cursor: str | None = None,
+    ) -> Document:
+        """Tasks, those of the newest runs first. Raises InvalidInput."""
+        _check_states(states, TASK_STATES)
+        try:
+            before = None if cursor is None else split_task_id(plain(cursor))
+        except ValueError:
+            raise InvalidInput(
+                "is none of ours; leave it out to begin anew", path="cursor"
+            ) from None
+        rows = await self.reads.list_tasks(
+            TaskFilter(
+                namespace=self.namespace,
+                states=tuple(states),
+                queue=None if queue is None else plain(queue),
+                before=before,
+                limit=_checked_limit(limit) + 1,
+            )
+        )
+        following = None
+        if len(rows) > limit:
+            last = rows[limit - 1]
+            following = f"{last.run_id}/{last.task.place}"
+        return page_document([documents.task_document(row) for row in rows[:limit]], following)
+
+    async def list_workers(self) -> Document:
+        """Workers as last heard of, by id."""
+        rows = await self.reads.list_workers()
+        return page_document([documents.worker_document(row) for row in rows], None)
+
+    async def list_awaited(self, *, event: str | None = None) -> Document:
+        """Addresses that open waits wait for."""
+        rows = await self.reads.list_awaited(
+            self.namespace, None if event is None else plain(event)
+        )
+        return page_document([documents.awaited_document(row) for row in rows], None)
+
+
+def _check_states(given: Sequence[str], known: Sequence[str]) -> None:
+    for state in given:
+        if state not in known:
+            raise InvalidInput(
+                f"there is no state {state!r}; there are {', '.join(known)}", path="state"
+            )
+
+
+def _checked_limit(limit: int) -> int:
+    if not 1 <= limit <= LIMIT_MAX:
+        raise InvalidInput(f"must be 1 to {LIMIT_MAX:,}", path="limit")
+    return limit
+
+
+def _number(text: str, path: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidInput("is none of ours; leave it out to begin anew", path=path) from None
+
+
+def _meant(wrong: str, known: Sequence[str] | Mapping[str, object]) -> str:
+    close = get_close_matches(wrong, list(known), n=1)
+    return f"did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,136 @@
+// Small parts that several views use: copying, commands, JSON, questions, the state of the connection.
+
+import { h, patch } from "/static/dom.js";
+
+let toasting = 0;
+
+/** Says something for a few seconds. */
+export function toast(text, shade = "success") {
+  const place = document.getElementById("toast");
+  patch(place, h("p", { class: `toast s-${shade}` }, text));
+  clearTimeout(toasting);
+  toasting = setTimeout(() => patch(place), 4000);
+}
+
+/** Copies text; also on plain HTTP, where browsers have no clipboard for scripts. */
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = h("textarea", { class: "offscreen", value: text, readonly: true });
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  toast("Copied");
+}
+
+export function copyButton(text, label = "Copy", title = "") {
+  return h(
+    "button",
+    { type: "button", class: "small", title: title || text, onclick: () => copy(text) },
+    label,
+  );
+}
+
+/** A command to be copied. */
+export function command(text) {
+  return h("p", { class: "command" }, h("code", null, text), copyButton(text, "Copy", "Copy the command"));
+}
+
+/** A JSON value, with a button that copies it. */
+export function json(value, { label = "value" } = {}) {
+  const text = JSON.stringify(value, null, 2);
+  return h(
+    "div",
+    { class: "json" },
+    h("pre", { tabindex: "0", "aria-label": label }, h("code", null, text)),
+    copyButton(text, "Copy", `Copy the ${label}`),
+  );
+}
+
+/** A failure payload: code, message, and the rest of it. */
+export function failure(error) {
+  const { code, message, ...more } = error !== null && typeof error === "object" ? error : { message: error };
+  const details = Object.keys(more).length > 0;
+  return h(
+    "div",
+    { class: "failure" },
+    h("p", null, code && h("code", { class: "code" }, String(code)), message ? ` ${text(message)}` : ""),
+    details && h("details", null, h("summary", null, "Details"), json(more, { label: "details" })),
+  );
+}
+
+function text(value) {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** Asks before something that cannot be taken back. Resolves to what was typed, or null for no. */
+export function ask({ title, body, yes, reason }) {
+  return new Promise((resolve) => {
+    const input = reason && h("input", { name: "reason", maxlength: "200", autocomplete: "off" });
+    const dialog = h(
+      "dialog",
+      { class: "ask", "aria-labelledby": "ask-title" },
+      h(
+        "form",
+        {
+          onsubmit: (event) => {
+            event.preventDefault();
+            dialog.close("yes");
+          },
+        },
+        h("h2", { id: "ask-title" }, title),
+        h("p", null, body),
+        reason && h("label", null, reason, input),
+        h(
+          "div",
+          { class: "buttons" },
+          h("button", { type: "button", onclick: () => dialog.close("") }, "No, go back"),
+          h("button", { type: "submit", class: "danger" }, yes),
+        ),
+      ),
+    );
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(dialog.returnValue === "yes" ? (input?.value ?? "") : null);
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+let counting = 0;
+
+/**
+ * Shows how the page is connected: `live`, `polling`, `paused`, `lost`, or `off` where a view needs no stream.
+ * `retry`: what "Try now" does.
+ */
+export function connection(state, retryAt = 0, retry = null) {
+  clearInterval(counting);
+  const words = { live: "live", polling: "every 2 s", paused: "paused", lost: "no connection", off: "" };
+  const chip = document.getElementById("link");
+  chip.dataset.state = state;
+  if (chip.textContent !== words[state]) chip.textContent = words[state];
+  chip.title = state === "polling" ? "The stream cannot be read, so the page asks every 2 seconds" : "";
+  const banner = document.getElementById("banner");
+  if (state !== "lost") {
+    patch(banner);
+    return;
+  }
+  const left = h("span", { "aria-hidden": "true" });
+  const count = () => {
+    left.textContent = ` Next try in ${Math.max(0, Math.ceil((retryAt - Date.now()) / 1000))} s.`;
+  };
+  count();
+  counting = setInterval(count, 500);
+  banner.replaceChildren(
+    h(
+      "div",
+      { class: "banner" },
+      h("p", null, h("strong", null, "The server does not answer."), " What you see may be old; runs wait safely in the database.", left),
+      h("p", null, "If it has stopped, start it again where its project is: ", h("code", null, "tenuto dev"), " ", copyButton("tenuto dev"), retry && h("button", { type: "button", class: "small", onclick: retry }, "Try now")),
+    ),
+  );
+}

@@ -1,0 +1,229 @@
+"""The reading verbs over a real engine in memory: what each document says, and how each refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from tenuto.app.definitions import load_definition
+from tenuto.app.embedded import Engine
+from tenuto.coordinator.commands import StartRequest
+from tenuto.model.errors import InvalidInput, NotFound, TenutoError
+from tenuto.model.ids import RunId
+from tenuto.views.answers import Answers
+from tenuto.worker.context import current
+from tenuto.worker.registry import Registry
+
+NOW = 1_800_000_000_000_000
+ORDER = """
+name: order
+input: {type: object, properties: {n: {type: integer}}}
+vars: {limit: 3}
+nodes:
+  charge: {type: task, task: charge, params: {n: "${input.n}"}}
+  spare: {type: set, values: {a: 1}}
+  both: {type: join, needs: [charge, spare]}
+  choose: {type: switch, needs: [both]}
+  wait: {type: wait_for_event, event: paid, key: "k"}
+  bad: {type: task, task: explode}
+edges:
+  - {from: choose, to: wait, when: "input.n == 1"}
+  - {from: choose, to: bad, else: true}
+"""
+
+
+class World:
+    """An engine with one workflow, and answers over it."""
+
+    def __init__(self) -> None:
+        registry = Registry()
+        registry.add(charge)
+        registry.add(explode)
+        self.engine = Engine(":memory:", registry=registry)
+        self.engine.start()
+        self.deploy(ORDER)
+        self.answers = Answers(reads=self.engine.reads, now=lambda: NOW)
+
+    def ask(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return self.engine.call(coroutine).result()
+
+    def deploy(self, text: str) -> None:
+        graph = load_definition(text, file="order.yaml").graph
+        assert graph is not None
+        self.row = self.ask(self.engine.commands.deploy(graph))
+
+    def start(self, n: int, *, key: str | None = None, wait: bool = True) -> RunId:
+        request = StartRequest(
+            graph_hash=self.row.hash,
+            workflow=self.row.name,
+            version=self.row.version,
+            input=json.dumps({"n": n}),
+            vars='{"limit":3}',
+            key=key,
+        )
+        [started] = self.ask(self.engine.commands.start([request]))
+        if wait:
+            self.ask(self.engine.commands.wait(started.run_id))
+        return RunId(started.run_id)
+
+
+def charge(n: int) -> dict[str, int]:
+    current().progress(n, 10, "charging")
+    return {"charged": n}
+
+
+def explode() -> None:
+    raise ValueError("it burns")
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.engine.stop()
+
+
+def test_runs_are_paged_by_a_cursor_that_is_given_back(world: World) -> None:
+    made = [world.start(2, key=f"page-{n}") for n in range(3)]
+    found: list[str] = []
+    cursor: Any = None
+    while True:
+        page = world.ask(world.answers.list_runs(states=["failed"], limit=1, cursor=cursor))
+        found += [run["run_id"] for run in page["items"]]
+        cursor = page["next"]
+        if cursor is None or len(found) >= 3:
+            break
+
+    assert found == made[::-1]
+    [only] = world.ask(world.answers.list_runs(key="page-1"))["items"]
+    assert (only["run_id"], only["state"], only["key"]) == (made[1], "failed", "page-1")
+
+
+def test_a_node_tells_its_values_attempts_and_notes(world: World) -> None:
+    run_id = world.start(2)
+
+    node = world.ask(world.answers.run_node(run_id, "charge"))
+
+    assert (node["input"], node["output"], node["error"]) == ({"n": 2}, {"charged": 2}, None)
+    [attempt] = node["attempts"]
+    [note] = node["notes"]
+    assert (attempt["attempt"], attempt["result"]) == (1, "success")
+    assert json.loads(note["text"]) == {"done": 2, "total": 10, "message": "charging"}
+    error = world.ask(world.answers.run_node(run_id[-8:], "bad"))["error"]
+    assert (error["code"], error["message"]) == ("ValueError", "it burns")
+
+
+def test_a_join_tells_what_it_joined(world: World) -> None:
+    node = world.ask(world.answers.run_node(world.start(2), "both"))
+
+    assert node["output"] == {"charge": {"charged": 2}, "spare": {"a": 1}}
+
+
+def test_a_waiting_node_tells_for_what_and_how_to_end_it(world: World) -> None:
+    run_id = world.start(1, wait=False)
+    while True:
+        awaited = world.ask(world.answers.list_awaited(event="paid"))["items"]
+        if awaited:
+            break
+    assert awaited == [{"event": "paid", "key": "k", "waits": 1}]
+
+    node = world.ask(world.answers.run_node(run_id, "wait"))
+
+    assert (node["state"], node["waits_for"]) == ("waiting", "event paid key k")
+    assert node["command"] == "tenuto event send paid --key k"
+    world.ask(world.engine.commands.cancel(run_id))
+
+
+def test_dead_tasks_are_listed_with_their_error(world: World) -> None:
+    run_id = world.start(2)
+
+    tasks = world.ask(world.answers.list_tasks(states=["dead"], limit=1))
+    following = world.ask(world.answers.list_tasks(states=["dead"], cursor=tasks["next"]))
+
+    [task] = tasks["items"]
+    assert (task["run_id"], task["node"], task["state"]) == (run_id, "bad", "dead")
+    assert task["error"]["message"] == "it burns"
+    assert run_id not in [each["run_id"] for each in following["items"]]
+
+
+def test_a_version_tells_all_that_the_definition_says(world: World) -> None:
+    version = world.ask(world.answers.get_workflow("order"))
+
+    assert (version["version"], version["vars"], version["source"]) == (1, {"limit": 3}, ORDER)
+    assert version["input_schema"] == {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+    }
+    assert {"id": "choose", "type": "switch"} in version["nodes"]
+    assert {
+        "from": "choose",
+        "to": "bad",
+        "on": "success",
+        "when": None,
+        "else": True,
+        "loop": None,
+    } in version["edges"]
+    assert version == world.ask(world.answers.get_version("order", 1))
+    [row] = world.ask(world.answers.list_versions("order"))["items"]
+    assert row["version"] == 1
+
+
+def test_an_export_holds_what_verifying_and_reading_needs(world: World) -> None:
+    run_id = world.start(2)
+
+    whole = world.ask(world.answers.export_run(run_id))
+
+    history = whole["history"]
+    assert [event["seq"] for event in history] == list(range(1, len(history) + 1))
+    assert whole["run"]["run_id"] == run_id
+    assert whole["definition"]["source"] == ORDER
+    assert {"place": "charge", "kind": "output", "value": {"charged": 2}}.items() <= next(
+        each for each in whole["payloads"] if (each["place"], each["kind"]) == ("charge", "output")
+    ).items()
+    assert len(whole["notes"]) == 1
+    assert world.ask(world.answers.verify_run(run_id))["ok"] is True
+
+
+def test_history_is_paged_by_number(world: World) -> None:
+    run_id = world.start(2)
+
+    first = world.ask(world.answers.run_history(run_id, limit=2))
+    rest = world.ask(world.answers.run_history(run_id, after=int(str(first["next"]))))
+
+    events = [*first["items"], *rest["items"]]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert (events[0]["kind"], rest["next"]) == ("RunStarted", None)
+
+
+@pytest.mark.parametrize(
+    ("ask", "kind", "message"),
+    [
+        (lambda a: a.get_run("zzz"), NotFound, "no run 'zzz'"),
+        (lambda a: a.get_run(""), InvalidInput, "a run's id is empty"),
+        (lambda a: a.list_runs(states=["done"]), InvalidInput, "there is no state 'done'"),
+        (lambda a: a.list_runs(limit=0), InvalidInput, "limit: must be 1 to 1,000"),
+        (lambda a: a.list_tasks(states=["closing"]), InvalidInput, "there is no state 'closing'"),
+        (lambda a: a.list_tasks(cursor="x"), InvalidInput, "cursor: is none of ours"),
+        (lambda a: a.list_versions("order", cursor="x"), InvalidInput, "cursor: is none of ours"),
+        (lambda a: a.get_workflow("ordre"), NotFound, "did you mean 'order'"),
+        (lambda a: a.list_versions("nope"), NotFound, "no workflow 'nope'"),
+        (lambda a: a.get_version("order", 9), NotFound, "the newest is 1"),
+        (lambda a: a.get_version("order", 0), NotFound, "the newest is 1"),
+    ],
+)
+def test_what_is_not_there_is_refused_with_a_cure(
+    world: World, ask: Any, kind: type[TenutoError], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        world.ask(ask(world.answers))
+
+
+def test_an_unknown_node_is_refused_with_what_was_meant(world: World) -> None:
+    run_id = world.start(2)
+
+    for node, hint in (("chrage", "did you mean 'charge'"), ("charge7", "did you mean")):
+        with pytest.raises(NotFound, match=hint):
+            world.ask(world.answers.run_node(run_id, node))
