@@ -27,8 +27,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
+    from tenuto.sdk.builder.workflow import Workflow
     from tenuto.sdk.tenuto import Run, Tenuto
-    from tenuto.sdk.workflows import Workflow
+    from tenuto.sdk.workflows import Deployed
 '''
 
 # Written by hand: they must work where no engine runs.

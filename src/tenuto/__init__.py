@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         TenutoError,
         Unavailable,
     )
+    from tenuto.sdk.builder.workflow import Workflow
     from tenuto.sdk.failures import RunFailed
     from tenuto.sdk.tenuto import Run, Tenuto
     from tenuto.worker.context import Context, current
@@ -35,6 +36,7 @@ __all__ = [
     "Tenuto",
     "TenutoError",
     "Unavailable",
+    "Workflow",
     "__version__",
     "current",
 ]
@@ -51,6 +53,7 @@ _HOMES = {
     "Tenuto": "tenuto.sdk.tenuto",
     "TenutoError": "tenuto.model.errors",
     "Unavailable": "tenuto.model.errors",
+    "Workflow": "tenuto.sdk.builder.workflow",
     "current": "tenuto.worker.context",
 }
 

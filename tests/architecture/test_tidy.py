@@ -33,6 +33,7 @@ FORBIDDEN_NAMES = {
 }
 
 SERVICES = "one cycle in several files, run whole on a real store: tests/integration"
+AS_USERS_DO = "driven as a test of a user's drives it: tests/integration/test_testing.py"
 # Modules whose behaviour is proven elsewhere. One reason each; the list is meant to stay short.
 TESTED_ELSEWHERE: dict[str, str] = {
     "cli": "a command is tested by running it: tests/e2e",
@@ -42,11 +43,17 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "coordinator/handout": SERVICES,
     "coordinator/timers": SERVICES,
     "coordinator/work": SERVICES,
+    "testing/paths": AS_USERS_DO,
+    "testing/reading": AS_USERS_DO,
+    "testing/settling": AS_USERS_DO,
+    "testing/stage": AS_USERS_DO,
+    "testing/world": AS_USERS_DO,
     "views/cures": "tests/unit/views/test_report.py",
     "views/look": "tests/e2e, by every command that shows a run",
     "views/documents": "tests/unit/views/test_answers.py",
     "views/verify": "tests/e2e, and tests/unit/views/test_answers.py",
     "views/timeline": "tests/unit/views/test_report.py",
+    "worker/child": "tests/unit/worker/test_children.py, since it is a process of its own",
     "ports": "a port has no behaviour of its own: tests/conformance runs every adapter through it",
 }
 

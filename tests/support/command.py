@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 COMMAND = Path(sys.executable).with_name("tenuto")
+ALONE = {"TENUTO_DEV__PORT": "1"}
+"""Nobody listens there: where there is no file, a command looks for a server, and finds none of another's."""
 HANG_S = 60
 """Longer than anything here takes on a busy machine; what waits so long hangs."""
 
@@ -121,7 +123,7 @@ class Tenuto:
             capture_output=True,
             text=True,
             input=input,
-            env=os.environ | dict(env or {}),
+            env=os.environ | ALONE | dict(env or {}),
             timeout=HANG_S,
             check=False,
         )
@@ -135,7 +137,7 @@ class Tenuto:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | dict(env or {}),
+            env=os.environ | ALONE | dict(env or {}),
         )
 
     def write(self, **files: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -55,17 +55,22 @@ async def a_crew(
     executors: Mapping[str, Executor] | None = None,
     capacity: int = 50,
     threads: int = 16,
+    process: bool = False,
+    processes: int = 2,
+    held: Sequence[int] = (),
     lease_us: int = 60_000_000,
     drain_us: int = 60_000_000,
     loop: asyncio.AbstractEventLoop | None = None,
     gateway: MemoryGateway | None = None,
 ) -> AsyncIterator[Crew]:
-    """A worker that knows `functions`; cancelled at the end if it still runs."""
+    """A worker that knows `functions` (`process`: in processes of their own); cancelled at the end if it still runs."""
     registry = Registry()
     for name, function in (functions or {}).items():
-        registry.add(function, name=name)
+        registry.add(function, name=name, process=process)
     notebook = Notebook()
-    user = UserExecutor(registry, loop=loop, threads=threads, notebook=notebook)
+    user = UserExecutor(
+        registry, loop=loop, threads=threads, processes=processes, held=held, notebook=notebook
+    )
     gateway = gateway or MemoryGateway(lease_us=lease_us)
     info = WorkerInfo(
         id=WorkerId("w-1"), queues=("default",), names=registry.names(), capacity=capacity

@@ -573,6 +573,7 @@ class World:
         before, self.snapshot = self.snapshot, found.snapshot
         self._check_numbers(before, event)
         self._check_moves(before, turn)
+        self._check_ends(before, found)
         if isinstance(event, AttemptSucceeded | AttemptFailed):
             self._accepted[event.place, event.attempt] += 1
             assert self._accepted[event.place, event.attempt] == 1, "I3: two outcomes of an attempt"
@@ -714,6 +715,15 @@ class World:
             assert isinstance(event, AttemptSucceeded), f"I4: {event} after the end"
             same = replace(after, seq=before.seq, at=before.at)
             assert same == before, "I4: a final run changed"
+
+    def _check_ends(self, before: Snapshot, found: Decision) -> None:
+        """Every node that is final now and was not before ended in this decision, with this letter as its last."""
+        last = {node: letter.value for node, letter in found.ends}
+        for node, (was, now) in enumerate(zip(before.nodes.decode(), self.letters, strict=True)):
+            if now in FINAL:
+                assert last.get(node, was if was in FINAL else None) == now, self.place(
+                    self.graph.definition.nodes[node].id
+                )
 
     def _check_moves(self, before: Snapshot, turn: WatchedTurn) -> None:
         assert turn.backs <= BACKS_MAX, "T7"

@@ -74,7 +74,9 @@ def check(model: type[M], value: object) -> M:
 def first_problem(errors: Sequence[Mapping[str, Any]], known: Sequence[str]) -> Problem:
     """The first of pydantic's errors in our words; unknown names before the names that are then missing."""
     error = min(errors, key=lambda each: each["type"] != "extra_forbidden")
-    place = [part for part in error["loc"] if part not in ("query", "path", "header", "body")]
+    place = list(error["loc"])
+    if place and place[0] in ("query", "path", "header"):
+        place = place[1:2]
     path = ".".join(map(str, place)) or "body"
     match error["type"]:
         case "extra_forbidden":

@@ -1,7 +1,7 @@
 """Who may ask: the names under which this server is reached, and the sites whose pages may change something.
 
-There is no login: who reaches the loopback interface is trusted. What a browser does there for a page of another site is
-not, hence these checks (DNS rebinding; cross-site requests). No rule is about what is asked for.
+There is no login: who reaches the loopback interface is trusted. What a browser does there for a page of another site
+is not, hence these checks (DNS rebinding; cross-site requests). No rule is about what is asked for.
 """
 
 from __future__ import annotations

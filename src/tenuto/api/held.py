@@ -6,7 +6,7 @@ A held request costs a task and a socket, no thread. What it waits for is its ow
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 
 from starlette.types import Receive
@@ -43,12 +43,8 @@ class Held:
         try:
             async with scope:
                 self._scopes.add(scope)
-                async with asyncio.TaskGroup() as group:
-                    watch = group.create_task(_end_when_gone(receive, scope), name="rest-client")
-                    try:
-                        yield
-                    finally:
-                        watch.cancel()
+                async with beside(_end_when_gone(receive, scope), "rest-client"):
+                    yield
         except TimeoutError:
             if not scope.expired():
                 raise
@@ -60,6 +56,21 @@ class Held:
         self.stopping = True
         for scope in list(self._scopes):
             _end(scope)
+
+
+@asynccontextmanager
+async def beside(other: Coroutine[object, object, None], name: str) -> AsyncIterator[None]:
+    """Run a coroutine as long as the block; an error of the block comes out as it is, not as a group."""
+    failed: Exception | None = None
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(other, name=name)
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - raised below, out of the group
+            failed = error
+        task.cancel()
+    if failed is not None:
+        raise failed
 
 
 async def _end_when_gone(receive: Receive, scope: asyncio.Timeout) -> None:

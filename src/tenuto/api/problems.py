@@ -50,7 +50,7 @@ KINDS: Mapping[str, Kind] = {
         Kind("invalid_definition", 422, "The definition has errors"),
         Kind("rate_limited", 429, "Too many requests"),
         Kind("internal", 500, "A bug in tenuto"),
-        Kind("unavailable", 503, "It cannot be done just now; nothing was written"),
+        Kind("unavailable", 503, "It cannot be done just now, and nothing was written"),
     )
 }
 

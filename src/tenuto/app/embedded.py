@@ -25,6 +25,7 @@ from tenuto.adapters.local.ids import Uuid7Ids
 from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sql.store import SqlStore
 from tenuto.adapters.sqlite.engine import open_engine
+from tenuto.app.languages import Languages
 from tenuto.app.stage import Parts, Stage
 from tenuto.coordinator.commands import Commands
 from tenuto.coordinator.coordinator import Coordinator
@@ -44,6 +45,8 @@ from tenuto.ports.gateway import ALL_QUEUES, TaskGateway, WorkerInfo
 from tenuto.ports.reads import Reads, RunFilter
 from tenuto.runtime.logging import get_logger
 from tenuto.runtime.service import Service, serve
+from tenuto.settings import tree as settings
+from tenuto.worker.code import CodeExecutor
 from tenuto.worker.http import HttpExecutor
 from tenuto.worker.notes import Notebook
 from tenuto.worker.registry import Registry
@@ -72,7 +75,9 @@ class Engine:
         user_loop: where `async def` functions run; None: a thread with a loop of their own.
         focus: drive only runs that this engine starts, and those of `carry_on`.
         slots, threads, processes: attempts at a time, threads for `def` functions, processes for `process=True`.
+        languages: how `code` nodes run.
         lease_us: how long a lease lasts without a heartbeat.
+        services: made on the engine's loop; what more runs there, started last and stopped first (REST).
         before_commit: called in the writer's thread between the last statement and each COMMIT (fault injection).
         stage: what a test puts around it.
     """
@@ -91,7 +96,9 @@ class Engine:
         slots: int = SLOTS,
         threads: int = THREADS,
         processes: int = PROCESSES,
+        languages: settings.Languages | None = None,
         lease_us: int = LEASE_US,
+        services: Callable[[Engine], Sequence[Service]] | None = None,
         before_commit: Callable[[], None] | None = None,
         stage: Stage | None = None,
     ) -> None:
@@ -103,8 +110,10 @@ class Engine:
         self._slots = slots
         self._threads = threads
         self._processes = processes
+        self._languages = languages or settings.Languages()
         self._lease_us = lease_us
         self._before_commit = before_commit
+        self._services = services
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event
@@ -135,6 +144,11 @@ class Engine:
         except BaseException:
             self.stop(grace_s=0)
             raise
+
+    @property
+    def ended(self) -> str | None:
+        """Why it does not run (any more); None while it does."""
+        return self._ended
 
     def stop(self, *, grace_s: float = 10.0) -> None:
         """Drain: attempts under way may end within `grace_s`, the others are released. A second time does nothing."""
@@ -199,13 +213,12 @@ class Engine:
             recovery.coordinator = timers.coordinator = coordinator
             gateway = Gateway(coordinator, store, seats, setting, on_due=timers.hint)
             self.commands = Commands(coordinator, Mailbox(store, ids=ids, on_post=timers.hint))
-            begin = _Begin(
-                self._begin(coordinator, gateway, recovery, begun, sqlite.held())
-            )
+            begin = _Begin(self._begin(coordinator, gateway, recovery, begun, sqlite.held()))
             if stage is not None and self._worker is not None:
                 runner = self._worker.runner
                 stage.enter(Parts(database=sqlite, store=store, timers=timers, runner=runner))
-            await self._serve(coordinator, [coordinator, timers, gateway, begin])
+            more = self._services(self) if self._services is not None else ()
+            await self._serve(coordinator, [coordinator, timers, gateway, begin, *more])
         finally:
             await sqlite.close()
 
@@ -236,8 +249,9 @@ class Engine:
                 held=held,
                 notebook=notebook,
             )
+            languages = Languages(self._languages, draw=setting.dice.draw, held=held)
             self._worker = _Worker(
-                self._registry, user, notebook, gateway, setting, info, self._stage
+                self._registry, user, languages, notebook, gateway, setting, info, self._stage
             )
             recovery.holds = self._worker.runner.holds
 
@@ -305,12 +319,13 @@ class _Begin:
 
 
 class _Worker:
-    """The engine's own worker: all queues, the registry's functions and `http`."""
+    """The engine's own worker: all queues, the registry's functions, `http` and `code`."""
 
     def __init__(
         self,
         registry: Registry,
         user: UserExecutor,
+        languages: Languages,
         notebook: Notebook,
         gateway: Gateway,
         setting: Setting,
@@ -325,7 +340,9 @@ class _Worker:
         self._news = asyncio.Event()
         self._http = HttpExecutor()
         self._user = user
-        executors: dict[str, Executor] = {"http": self._http, "": user}
+        self._languages = languages
+        code = CodeExecutor(languages, notebook)
+        executors: dict[str, Executor] = {"http": self._http, "code": code, "": user}
         self.runner = Runner(
             self._gateway,
             info,
@@ -345,6 +362,7 @@ class _Worker:
         finally:
             await self._user.close()
             await self._http.close()
+            await self._languages.close()
 
     def drain(self, within_us: int) -> None:
         """How long attempts may take to end once it is told to stop."""
@@ -374,7 +392,7 @@ class _Worker:
 
 
 def _names(registry: Registry, stage: Stage | None) -> tuple[str, ...]:
-    names = (*registry.names(), "http")
+    names = (*registry.names(), "http", "code")
     return names if stage is None else tuple(dict.fromkeys((*names, *stage.names())))
 
 

@@ -15,8 +15,8 @@ from tenuto.adapters.local.clock import SystemClock
 from tenuto.adapters.local.ids import Uuid7Ids
 from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sql.store import SqlStore
-from tenuto.adapters.sqlite.engine import open_reader, open_sender
 from tenuto.adapters.sqlite import lock
+from tenuto.adapters.sqlite.engine import open_reader, open_sender
 from tenuto.coordinator.mailbox import new_message
 from tenuto.ports.reads import Reads
 from tenuto.ports.store import DEFAULT_NAMESPACE
@@ -31,7 +31,7 @@ class ReadOnly:
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The engine that has a file open: its process id (or `unknown`), and where it answers REST; empty if it does not."""
+    """The engine that has a file open: its process id (or `unknown`), and where it answers REST (or empty)."""
 
     pid: str
     url: str

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from tenuto.model.errors import InvalidInput, NotFound
+from tenuto.model.instants import SECOND_US, parse_duration, parse_instant
 from tenuto.sdk.workflows import near_files
 
 FILE_MAX = 8 * 1_048_576
@@ -109,6 +110,33 @@ def read_input(argument: str | None, sets: Sequence[str], schema: str | None) ->
 def read_vars(texts: Sequence[str]) -> dict[str, str]:
     """`--var name=value` by name; what the values mean is the definition's."""
     return dict(_split(text, option="--var") for text in texts)
+
+
+def read_timeout(text: str | None) -> float | None:
+    """`--timeout 30s` in seconds."""
+    if text is None:
+        return None
+    try:
+        return parse_duration(text) / SECOND_US
+    except ValueError as error:
+        raise InvalidInput(str(error), path="--timeout") from None
+
+
+def read_moment(text: str | None, option: str, now: int) -> int | None:
+    """An instant, or how long ago it was (`2h`), in microseconds."""
+    if text is None:
+        return None
+    try:
+        return max(0, now - parse_duration(text))
+    except ValueError:
+        pass
+    try:
+        return parse_instant(text)
+    except ValueError:
+        raise InvalidInput(
+            f"{text!r} is no moment; write 2h for two hours ago, or 2026-12-24T18:00:00+01:00",
+            path=option,
+        ) from None
 
 
 def _split(text: str, *, option: str) -> tuple[str, str]:

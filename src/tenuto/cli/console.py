@@ -23,9 +23,10 @@ SAID_MAX = 1_000
 
 
 class _Out:
-    """The stream of answers; None for plain stdout."""
+    """The stream of answers; None for plain stdout. `lost`: whoever read it has left."""
 
     stream: TextIO | None = None
+    lost = False
 
 
 class _Heedless:
@@ -68,10 +69,16 @@ def say(text: object) -> None:
         stream.write(f"{text}\n")
         stream.flush()
     except BrokenPipeError:
+        _Out.lost = True
         _silence(stream.fileno())
     except OSError as error:
         _silence(stream.fileno())
         raise Unavailable(f"standard output cannot be written: {error.strerror}") from None
+
+
+def is_unheard() -> bool:
+    """Whether whoever read the answers has left: reason enough to stop what has no end."""
+    return _Out.lost
 
 
 def note(text: object) -> None:

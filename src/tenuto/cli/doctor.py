@@ -255,7 +255,7 @@ def check_lock(path: Path) -> Check:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = file.read(200).decode(errors="replace").strip()
+            holder = file.readline(200).decode(errors="replace").strip()
             return Check("lock", Grade.OK, f"an engine has it open (pid {holder or 'unknown'})")
     return Check("lock", Grade.OK, "free")
 

@@ -8,11 +8,10 @@ Ctrl-C.
 from __future__ import annotations
 
 import gc
-import json
 import os
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -23,11 +22,11 @@ from tenuto.app.definitions import load_definition
 from tenuto.app.embedded import Engine
 from tenuto.cli.apps import app_name, load_app, missing_tasks
 from tenuto.cli.arguments import read_input, read_vars
-from tenuto.cli.console import Trouble, answers, notes, reserve_stdout, say
+from tenuto.cli.console import Trouble, notes, reserve_stdout
 from tenuto.cli.definitions import read_definition, show_findings
 from tenuto.cli.interrupts import Interrupts
 from tenuto.cli.look import look_and_count, now_us, open_runs, read, unfinished_line
-from tenuto.cli.render import live_view, outcome_view, step_line, wait_line
+from tenuto.cli.screen import REDRAW_S, TICK_S, Screen
 from tenuto.coordinator.commands import StartRequest
 from tenuto.dsl.inputs import apply_vars, check_input
 from tenuto.dsl.storable import check_word
@@ -47,8 +46,7 @@ from tenuto.sdk.workflows import default_input, workflow_of
 from tenuto.settings import Database, Settings, load, parse_database
 from tenuto.views.cures import go_on_command, resume_command
 from tenuto.views.look import History, find_run, look, read_graph
-from tenuto.views.report import Report, report_json
-from tenuto.views.timeline import Step, step_json
+from tenuto.views.report import Report
 from tenuto.worker.registry import Registry
 
 if TYPE_CHECKING:
@@ -63,12 +61,6 @@ END = "end"
 INTERRUPT = "interrupt"
 
 _T = TypeVar("_T")
-
-REDRAW_S = 0.1
-"""The live view is read and drawn at most so often: 10 a second look smooth and cost next to
-nothing."""
-TICK_S = 0.5
-"""And at least so often, since times go on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +105,10 @@ class Tasks:
 
 @dataclass(slots=True)
 class _Seen:
-    """What was shown already, so that the plain log says each thing once."""
+    """What need not be read again."""
 
     history: History = field(default_factory=History)
     graph: Graph | None = None
-    steps: set[tuple[object, ...]] = field(default_factory=set)
-    commands: set[str] = field(default_factory=set)
-    waits: dict[str, tuple[str, int, int | None]] = field(default_factory=dict)
 
 
 def drive(wanted: Wanted) -> int:
@@ -192,13 +181,13 @@ class _Session:
         interrupts: Interrupts,
     ) -> None:
         self._wanted, self._database, self._tasks = wanted, database, tasks
-        self._worker = settings.worker
+        self._worker, self._languages = settings.worker, settings.languages
         self._grace_s = settings.worker.drain_us / 1_000_000
         self._news, self._interrupts = news, interrupts
         self._named = "" if database == parse_database(None) else str(database)
         self._note = notes()
         Trouble(self._note, as_json=settings.log.format == "json").install(settings.log.level)
-        self._seen = _Seen()
+        self._seen, self._screen = _Seen(), Screen(self._note, wanted.output)
         self._engine: Engine
 
     def run(self, start: Start | None) -> int:
@@ -215,7 +204,7 @@ class _Session:
         if self._interrupts.code is not None and self._database.path is not None:
             run_id = report.run_id
             report = read(self._database, lambda reads: self._last_look(reads, run_id))
-        self._tell(report)
+        self._screen.tell(report)
         if self._interrupts.code is not None and not report.is_final:
             self._note.print(self._go_on_line(report.run_id), markup=False)
             return self._interrupts.code
@@ -304,6 +293,8 @@ class _Session:
             carry_on=() if carried is None else (carried,),
             slots=self._worker.slots,
             threads=self._worker.threads,
+            processes=self._worker.processes,
+            languages=self._languages,
         )
         try:
             self._engine.start()
@@ -351,7 +342,7 @@ class _Session:
             report, others = self._first_look(run_id)
             for line in unfinished_line(others, self._named):
                 self._note.print(line, style="dim", markup=False)
-            with self._live() as live:
+            with self._screen.live() as live:
                 report = self._watch(run_id, report, live)
         finally:
             pump.cancel()
@@ -365,7 +356,7 @@ class _Session:
     def _watch(self, run_id: RunId, report: Report, live: Live | None) -> Report:
         """Show the run until it is final, quarantined or interrupted."""
         while True:
-            self._show(report, live)
+            self._screen.show(report, live)
             if report.is_final or report.quarantine is not None:
                 return report
             if self._interrupts.code is not None:
@@ -410,61 +401,8 @@ class _Session:
             lambda: open_runs(self._ask(self._engine.reads.count_runs(NAMESPACE))),
         )
 
-    # -- showing ---------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _live(self) -> Iterator[Live | None]:
-        """A live view where there is a terminal; otherwise lines are printed as they come."""
-        if self._wanted.output == "jsonl" or not self._note.is_terminal:
-            yield None
-            return
-        from rich.live import Live
-
-        with Live(console=self._note, auto_refresh=False, transient=True) as live:
-            yield live
-
-    def _show(self, report: Report, live: Live | None) -> None:
-        if live is not None:
-            for line in report.waits:
-                if line.command and line.command not in self._seen.commands:
-                    self._print(wait_line(line, report.now, report.created_at))
-            self._seen.commands = {line.command for line in report.waits}
-            live.update(live_view(report, self._note.height), refresh=True)
-            return
-        ended = [step for step in report.timeline if step.ended_at is not None]
-        ended.sort(key=lambda step: step.ended_at or 0)
-        for step in ended:
-            if (told := _identity(step)) in self._seen.steps:
-                continue
-            self._seen.steps.add(told)
-            if self._wanted.output == "jsonl":
-                say(json.dumps(step_json(step, report.created_at)))
-            else:
-                self._print(step_line(step, report.created_at))
-        waits = {line.id: (line.state, line.attempts, line.iteration) for line in report.waits}
-        if self._wanted.output != "jsonl":
-            for line in report.waits:
-                if self._seen.waits.get(line.id) != waits[line.id]:
-                    self._print(wait_line(line, report.now, report.created_at))
-        self._seen.waits = waits
-
-    def _print(self, line: str) -> None:
-        self._note.print(line, markup=False)
-
-    def _tell(self, report: Report) -> None:
-        """The answer, on stdout."""
-        if self._wanted.output != "table":
-            say(json.dumps(report_json(report), ensure_ascii=False))
-            return
-        answers().print(outcome_view(report))
-
     def _go_on_line(self, run_id: RunId | str) -> str:
         command = go_on_command(
             str(run_id), self._named, file=self._wanted.file or "", app=self._wanted.app or ""
         )
         return f"the run is unfinished; carry it on with:\n  {command}"
-
-
-def _identity(step: Step) -> tuple[object, ...]:
-    """What makes a step another one."""
-    return step.place, step.what, step.result, step.attempt, step.ended_at

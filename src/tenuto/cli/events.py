@@ -1,45 +1,67 @@
-"""`tenuto event send`: a message for the file's mailbox, engine running or not."""
+"""`tenuto event send|list`: a message for a server's or a file's mailbox, engine running or not; and who waits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
-from tenuto.app.files import post_message
 from tenuto.cli.arguments import read_json
-from tenuto.cli.console import note, say
-from tenuto.cli.look import read
+from tenuto.cli.console import answers, note, say
+from tenuto.cli.door import Door, File, Server, ask, ask_server
+from tenuto.cli.runs import place_of, print_documents
+from tenuto.cli.tables import awaited_table
 from tenuto.coordinator.mailbox import KEEP_US
 from tenuto.dsl.storable import check_word
 from tenuto.model.errors import InvalidInput, NotFound
 from tenuto.model.instants import DAY_US
-from tenuto.ports.reads import Awaited
-from tenuto.ports.store import DEFAULT_NAMESPACE as NAMESPACE
 from tenuto.runtime.results import canonical
-from tenuto.settings import parse_database
+
+if TYPE_CHECKING:
+    from tenuto.sdk.remote import Remote
+
+Document = dict[str, Any]
 
 
-def send_event(url: str | None, name: str, *, key: str, payload: str, event_id: str | None) -> int:
+def send_event(door: Door, name: str, *, key: str, payload: str, event_id: str | None) -> int:
     """Store the message; the oldest wait for (name, key) takes it now or when it opens."""
-    database = parse_database(url)
-    if database.path is None:
-        raise InvalidInput("an event needs a file that another process can open", path="database")
     if not name:
         raise InvalidInput("is empty", path="NAME")
+    if isinstance(door, File) and door.database.path is None:
+        raise InvalidInput("an event needs a file that another process can open", path="database")
     for word, what in ((name, "NAME"), (key, "--key"), (event_id or "", "--id")):
         check_word(word, what)
-    text = canonical(read_json(payload, what="--payload"), name="payload")
-    if not database.path.exists():
-        raise NotFound(
-            "database", str(database), "run a workflow first, or name the file with --database"
-        )
+    value = read_json(payload, what="--payload")
+    text = canonical(value, name="payload")
+    if isinstance(door, File) and door.url:
+        door = Server(door.url)
     # Looked up before: a running engine may hand the event over at once.
-    awaited = read(database, lambda reads: reads.list_awaited(NAMESPACE))
-    if not post_message(database.path, event=name, key=key, payload=text, event_id=event_id):
+    if isinstance(door, Server):
+
+        async def both(remote: Remote) -> tuple[list[Document], bool]:
+            waits = (await remote.list_awaited())["items"]
+            return waits, await remote.send_event(name, key, value, event_id=event_id)
+
+        awaited, is_new = ask_server(door, both)
+    else:
+        from tenuto.app.files import post_message
+
+        if door.is_missing:
+            raise NotFound(
+                "database",
+                str(door.database),
+                "run a workflow first, or name the file with --database",
+            )
+        assert door.database.path is not None
+        awaited = _awaited(door)
+        is_new = post_message(
+            door.database.path, event=name, key=key, payload=text, event_id=event_id
+        )
+    if not is_new:
         say(f"dropped: an event with the id {event_id} was sent before")
         return 0
     say(f"sent {name} key {key}")
-    if not any((each.event, each.key) == (name, key) for each in awaited):
+    if not any((each["event"], each["key"]) == (name, key) for each in awaited):
         note(
             f"nobody waits for it now; it is kept for {KEEP_US // DAY_US} days, for the first "
             f"wait that does{_meant(awaited, name, key)}"
@@ -47,8 +69,28 @@ def send_event(url: str | None, name: str, *, key: str, payload: str, event_id: 
     return 0
 
 
-def _meant(awaited: Sequence[Awaited], name: str, key: str) -> str:
+def list_events(door: Door, *, event: str | None, output: str) -> int:
+    """Print the addresses that runs wait for."""
+    missing = isinstance(door, File) and door.is_missing
+    awaited = [] if missing else _awaited(door, event, output)
+    if print_documents(awaited, output):
+        return 0
+    if awaited:
+        answers().print(awaited_table(awaited))
+        return 0
+    named = f" {event!r}" if event is not None else ""
+    note(f"no run waits for an event{named} in {place_of(door)}")
+    return 0
+
+
+def _awaited(door: Door, event: str | None = None, output: str = "json") -> list[Document]:
+    page = ask(door, lambda source: source.list_awaited(event=event), output=output)
+    items: list[Document] = page["items"]
+    return items
+
+
+def _meant(awaited: Sequence[Document], name: str, key: str) -> str:
     """What was probably meant: an address that somebody waits for."""
-    spelt = {f"{each.event} key {each.key}": each for each in awaited}
+    spelt = {f"{each['event']} key {each['key']}": each for each in awaited}
     close = get_close_matches(f"{name} key {key}", spelt, n=1, cutoff=0.75)
     return f"\na run waits for {close[0]}; did you mean that?" if close else ""

@@ -1,5 +1,5 @@
-"""How runs look in a terminal: a live list of nodes, the timeline, lists of runs. Pure: data in,
-renderables out.
+"""How a run looks in a terminal: a live list of nodes, the timeline, the outcome. Pure: data in, renderables out.
+Lists are `tables`.
 
 Whatever a user's data put into a text is made harmless first: control characters never reach a
 terminal.
@@ -8,7 +8,8 @@ terminal.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -17,9 +18,8 @@ from rich.text import Text
 
 from tenuto.cli.apps import is_own
 from tenuto.model.instants import format_duration, format_instant
-from tenuto.ports.store import RunRow
 from tenuto.views.cures import resume_command
-from tenuto.views.report import NodeLine, Report, report_json, shown_state
+from tenuto.views.report import NodeLine, Report
 from tenuto.views.timeline import Step, label_of
 
 VALUE_MAX = 4_000
@@ -29,6 +29,7 @@ FRAMES_MAX = 3
 ID_SHOWN = 8
 """Characters of a run id's end shown where many are; commands take them."""
 BRANCHES_MAX = 12
+_DRAWN = re.compile(r"once-[0-9a-f]{24}")
 
 _STYLES = {
     "success": "green",
@@ -87,6 +88,11 @@ def failure_text(error: object, *, at_node: bool = False) -> str:
     node = error.get("node")
     said = f"{code}: {message}" if message and message != code else code
     return f"{said} (node {clean(node)})" if node and not at_node else said
+
+
+def shown_key(key: str | None) -> str:
+    """The key of a run, unless it is one that a client drew to make its request safe to repeat."""
+    return "" if key is None or _DRAWN.fullmatch(key) else clean(key)
 
 
 def short_id(run_id: str) -> str:
@@ -209,15 +215,20 @@ def wait_line(line: NodeLine, now: int, origin: int) -> str:
     return f"{said}; send it with:\n  {line.command}" if line.command else said
 
 
-def cures(report: Report) -> list[tuple[str, str]]:
-    """What to do about what a run waits for: a sentence, and the command to copy, each once."""
+def cures(report: Report, words: str = "") -> list[tuple[str, str]]:
+    """What to do about what a run waits for: a sentence, and the command to copy, each once.
+
+    `words`: what commands must say of the server that they are for; those of the report say it already.
+    """
     found: dict[str, str] = {}
     if report.quarantine is not None:
-        found[resume_command(report.run_id, report.database)] = (
+        found[resume_command(report.run_id, report.database) + words] = (
             "nothing of it is handed out until it is resumed:"
         )
     elif report.state == "paused":
-        found[resume_command(report.run_id, report.database)] = "it is paused; resume it with:"
+        found[resume_command(report.run_id, report.database) + words] = (
+            "it is paused; resume it with:"
+        )
     for line in report.waits:
         if line.command and line.command not in found:
             found[line.command] = f"{_named(line)} waits for an event; send it with:"
@@ -277,8 +288,8 @@ def detail_view(report: Report) -> RenderableType:
     facts.add_row("run", report.run_id)
     facts.add_row("workflow", f"{clean(report.workflow)} version {report.version}")
     facts.add_row("state", styled(report.state))
-    if report.key is not None:
-        facts.add_row("key", clean(report.key))
+    if key := shown_key(report.key):
+        facts.add_row("key", key)
     facts.add_row("started", format_instant(report.created_at))
     if report.ended_at is not None:
         facts.add_row("ended", format_instant(report.ended_at))
@@ -415,51 +426,6 @@ def value_text(value: object) -> str:
     if len(text) <= VALUE_MAX:
         return text
     return f"{text[:VALUE_MAX]}\n… {len(text) - VALUE_MAX} characters more; -o json prints all"
-
-
-# -- lists -----------------------------------------------------------------------------------------
-
-
-def runs_table(rows: Iterable[RunRow], now: int) -> Table:
-    """Runs, newest first."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for column in ("run", "workflow", "state", "key", "age", "lasted"):
-        free = column in ("workflow", "key")  # as long as their author made them
-        table.add_column(column, overflow="ellipsis" if free else "fold", no_wrap=not free)
-    for row in rows:
-        table.add_row(
-            short_id(row.run_id),
-            _in_one_line(f"{clean(row.workflow)} v{row.version}"),
-            styled(shown_state(row.state, paused=row.paused))
-            + Text(" quarantined" if row.quarantine else "", style="red"),
-            _in_one_line(clean(row.key or "")),
-            format_duration(max(0, now - row.created_at)),
-            "" if row.ended_at is None else format_duration(row.ended_at - row.created_at),
-        )
-    return table
-
-
-def _in_one_line(text: str) -> Text:
-    return Text(text, no_wrap=True, overflow="ellipsis")
-
-
-def run_json(row: RunRow) -> dict[str, object]:
-    """A row of the list as JSON values."""
-    return {
-        "run_id": row.run_id,
-        "workflow": row.workflow,
-        "version": row.version,
-        "state": shown_state(row.state, paused=row.paused),
-        "key": row.key,
-        "created_at": format_instant(row.created_at),
-        "ended_at": None if row.ended_at is None else format_instant(row.ended_at),
-        "quarantine": row.quarantine,
-    }
-
-
-def report_text(report: Report) -> str:
-    """The report as one JSON text."""
-    return json.dumps(report_json(report), ensure_ascii=False)
 
 
 def _table(*columns: str) -> Table:

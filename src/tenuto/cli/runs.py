@@ -1,179 +1,289 @@
-"""`tenuto run list|show|cancel|pause|resume`: reading the local file, engine running or not; asking
-something of a run, where none is.
+"""`tenuto run list|show|export|logs|cancel|pause|resume`: looking at runs, of a server or of a file, and asking
+something of one.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenuto.cli.console import answers, note, say
-from tenuto.cli.look import now_us, read
-from tenuto.cli.render import cures, detail_view, run_json, runs_table
-from tenuto.model.errors import InvalidInput, NotFound, Unavailable
-from tenuto.model.ids import RunId
-from tenuto.model.states import RunState
-from tenuto.ports.reads import RunFilter
-from tenuto.settings import Database, parse_database
+from tenuto.cli.door import (
+    START_HINT,
+    Door,
+    File,
+    Server,
+    ask,
+    ask_server,
+    changing,
+    must_exist,
+)
+from tenuto.cli.look import now_us
+from tenuto.cli.render import clean, cures, detail_view, failure_text, styled, value_text
+from tenuto.cli.reports import report_of
+from tenuto.cli.tables import note_line, runs_table
+from tenuto.model.errors import InvalidInput, Unavailable
+from tenuto.views.answers import LIMIT_MAX, RUN_STATES, Answers
 from tenuto.views.cures import go_on_command
-from tenuto.views.look import History, find_run, look, plain
-from tenuto.views.report import Report, report_json, shown_state
+from tenuto.views.report import Report, report_json
 from tenuto.views.timeline import step_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine
 
+    from tenuto.cli.door import Source
     from tenuto.coordinator.commands import Commands
-    from tenuto.ports.reads import Reads
-    from tenuto.ports.store import RunRow
+    from tenuto.model.ids import RunId
+    from tenuto.sdk.remote import Remote
 
-STATES = ("pending", "running", "paused", *list(RunState)[2:])
-"""As people see them."""
-START_HINT = "start one with `tenuto run FILE`"
+Document = dict[str, Any]
+ID_SUFFICES = "its end is enough of an id"
 
 
 def list_runs(
-    url: str | None, *, workflow: str | None, states: tuple[str, ...], limit: int, output: str
+    door: Door,
+    *,
+    workflow: str | None = None,
+    states: tuple[str, ...] = (),
+    key: str | None = None,
+    since: int | None = None,
+    until: int | None = None,
+    limit: int,
+    every: bool = False,
+    output: str,
 ) -> int:
     """Print runs, newest first. An empty list is no error."""
-    for state in states:
-        if state not in STATES:
-            raise InvalidInput(
-                f"there is no state {state!r}; there are {', '.join(STATES)}", path="--state"
-            )
-    if workflow is not None:
-        workflow = plain(workflow)
-    database = parse_database(url)
-    rows: Sequence[RunRow] = ()
-    if database.path is not None and database.path.exists():
-        wanted = RunFilter(workflow=workflow, states=states, limit=limit)
-        rows = read(database, lambda reads: _page(reads, wanted))
-    if output == "json":
-        say(json.dumps([run_json(row) for row in rows], ensure_ascii=False))
-    elif output == "jsonl":
-        for row in rows:
-            say(json.dumps(run_json(row), ensure_ascii=False))
-    elif rows:
-        answers().print(runs_table(rows, now_us()))
-        if len(rows) == limit:
-            note(f"the newest {limit}; --limit shows more")
-    else:
-        filtered = " of that kind" if workflow is not None or states else ""
-        note(f"no runs{filtered} in {database}; {START_HINT}")
+    check_states(states, RUN_STATES)
+
+    async def pages(source: Source, size: int, cursor: str | None) -> Document:
+        return await source.list_runs(
+            workflow=workflow,
+            states=states,
+            key=key,
+            since=since,
+            until=until,
+            limit=size,
+            cursor=cursor,
+        )
+
+    runs, more = read_list(door, pages, limit=limit, every=every, output=output)
+    if print_documents(runs, output):
+        return 0
+    if runs:
+        answers().print(runs_table(runs, now_us()))
+        if more:
+            note(f"the newest {limit}; --limit shows more, --all shows all")
+        return 0
+    filtered = any(each is not None for each in (workflow, key, since, until)) or states
+    note(f"no runs{' of that kind' if filtered else ''} in {place_of(door)}; {START_HINT}")
     return 0
 
 
-async def _page(reads: Reads, wanted: RunFilter) -> Sequence[RunRow]:
-    """Runs by the state that people see: a paused one is not listed as running, one that failed
-    while it was paused not as paused.
-    """
-    found: list[RunRow] = []
-    while page := await reads.list_runs(wanted):
-        found += [
-            row
-            for row in page
-            if not wanted.states or shown_state(row.state, paused=row.paused) in wanted.states
-        ]
-        if len(found) >= wanted.limit or len(page) < wanted.limit:
-            break
-        wanted = replace(wanted, before=page[-1].run_id)
-    return found[: wanted.limit]
+def read_list(
+    door: Door,
+    pages: Callable[[Source, int, str | None], Coroutine[Any, Any, Document]],
+    *,
+    limit: int,
+    every: bool,
+    output: str,
+) -> tuple[list[Document], bool]:
+    """Items of a list, and whether there are more. `every`: all pages. A file that is not there holds nothing."""
+    if isinstance(door, File) and door.is_missing:
+        return [], False
+
+    async def collect(source: Source) -> tuple[list[Document], bool]:
+        page = await pages(source, LIMIT_MAX if every else limit, None)
+        items: list[Document] = page["items"]
+        while every and page["next"] is not None:
+            page = await pages(source, LIMIT_MAX, page["next"])
+            items += page["items"]
+        return items, page["next"] is not None
+
+    return ask(door, collect, output=output)
 
 
-def show_run(url: str | None, text: str, *, output: str) -> int:
+def check_states(given: tuple[str, ...], known: tuple[str, ...]) -> None:
+    """Raise InvalidInput for a state that there is not."""
+    for state in given:
+        if state not in known:
+            raise InvalidInput(
+                f"there is no state {state!r}; there are {', '.join(known)}", path="--state"
+            )
+
+
+def print_documents(items: list[Document], output: str) -> bool:
+    """Print a list as JSON, one value or a line for each; False: people want to see it."""
+    if output == "json":
+        say(json.dumps(items, ensure_ascii=False))
+    elif output == "jsonl":
+        for item in items:
+            say(json.dumps(item, ensure_ascii=False))
+    return output != "table"
+
+
+def place_of(door: Door) -> str:
+    """Where was looked, for people."""
+    return door.url if isinstance(door, Server) else str(door.database)
+
+
+def show_run(door: Door, text: str, *, output: str) -> int:
     """Print all about one run. The exit code says whether it could be shown, not how it ended."""
-    database = parse_database(url)
-    report = read_run(database, text, named=url is not None)
+    report = read_run(door, text, output=output)
     if output == "table":
+        words = door.words if isinstance(door, Server) else ""
         console = answers()
         console.print(detail_view(report))
-        for lead, command in cures(report):
+        for lead, command in cures(report, words):
             console.print(f"\n{lead}", markup=False)
             console.print(f"  {command}", markup=False, soft_wrap=True)
-    elif output == "json":
-        say(json.dumps(report_json(report), ensure_ascii=False))
-    else:
+        return 0
+    if output == "jsonl":
         for step in report.timeline:
             say(json.dumps(step_json(step, report.created_at)))
-        say(json.dumps(report_json(report), ensure_ascii=False))
+    say(json.dumps(report_json(report), ensure_ascii=False))
     return 0
 
 
-def read_run(database: Database, text: str, *, named: bool) -> Report:
+def read_run(door: Door, text: str, *, output: str) -> Report:
     """Everything about the run that `text` means. Raises NotFound."""
-
-    async def gather(reads: Reads) -> Report:
-        run_id = await find_run(reads, text)
-        shown = str(database) if named else ""
-        report, _, _ = await look(
-            reads, run_id, now=now_us(), database=shown, history=History(), engine=engine
-        )
-        return report
-
-    must_exist(database, text)
-    engine = _engine_of(database)
-    return read(database, gather)
+    if isinstance(door, File):
+        must_exist(door, text)
+    words = door.words if isinstance(door, Server) and output == "table" else ""
+    return ask(door, lambda source: report_from(source, text, words), output=output)
 
 
-def _engine_of(database: Database) -> str | None:
-    from tenuto.app.files import engine_of
+async def report_from(source: Source, text: str, words: str = "") -> Report:
+    """The report of a run, from either kind of source."""
+    if isinstance(source, Answers):
+        return await source.report(text)
+    return report_of(await source.get_run(text), words)
 
-    assert database.path is not None
+
+def show_node(door: Door, text: str, node: str, *, output: str) -> int:
+    """Print a node of a run: input, output, error, attempts, what they said."""
+    if isinstance(door, File):
+        must_exist(door, text)
+    found: Document = ask(door, lambda source: source.run_node(text, node), output=output)
+    if output != "table":
+        say(json.dumps(found, ensure_ascii=False))
+        return 0
+    console = answers()
+    head = f"{clean(found['place'] or found['node'])}  {found['type']}  "
+    console.print(head, styled(found["state"]), sep="", markup=False)
+    if found["waits_for"]:
+        console.print(f"waits for {clean(found['waits_for'])}", markup=False)
+    for name in ("input", "output"):
+        if found[name] is not None:
+            console.print(f"{name}:\n{value_text(found[name])}", markup=False)
+    if found["error"] is not None:
+        console.print(f"error: {failure_text(found['error'], at_node=True)}", markup=False)
+        console.print(value_text(found["error"]), markup=False)
+    for step in found["attempts"]:
+        code = f": {clean(step['code'])}" if step["code"] else ""
+        said = f": {clean(step['message'])}" if step["message"] else ""
+        console.print(f"attempt {step['attempt']} {step['result']}{code}{said}", markup=False)
+    for each in found["notes"]:
+        console.print(note_line(each), markup=False)
+    return 0
+
+
+def export_run(door: Door, text: str, *, to: str | None) -> int:
+    """Write all that is kept of a run as JSON, to stdout or into a file of its own."""
+    if isinstance(door, File):
+        must_exist(door, text)
+    found = ask(door, lambda source: source.export_run(text), output="json")
+    if to is None or to == "-":
+        say(json.dumps(found, ensure_ascii=False))
+        return 0
+    path = Path(to)
+    beside = path.with_name(f".{path.name}.part")
     try:
-        return engine_of(database.path)
-    except Unavailable:
-        return ""  # somebody else's file: it can be read, its lock cannot
+        beside.write_text(json.dumps(found, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
+        raise Unavailable(f"{to} cannot be written: {error.strerror or error}") from None
+    note(f"wrote {to}")
+    return 0
 
 
-def cancel_run(url: str | None, text: str, reason: str) -> int:
-    """Cancel an unfinished run of a file that no engine has open."""
+# -- asking something of a run -------------------------------------------------------------------------------------
+
+
+def cancel_run(door: Door, text: str, reason: str) -> int:
+    """Cancel an unfinished run."""
     from tenuto.dsl.limits import REASON_MAX
     from tenuto.dsl.storable import check_word
 
     check_word(reason, "--reason", REASON_MAX)
-    run_id = _command(url, text, lambda commands, run_id: commands.cancel(run_id, reason))
-    say(f"run {run_id} cancelled")
-    return 0
+    return _command(
+        door,
+        text,
+        "cancelled",
+        lambda commands, run_id: commands.cancel(run_id, reason),
+        lambda remote: remote.cancel_run(text, reason),
+    )
 
 
-def pause_run(url: str | None, text: str) -> int:
-    """Pause an unfinished run of a file that no engine has open."""
-    run_id = _command(url, text, lambda commands, run_id: commands.pause(run_id))
-    say(f"run {run_id} paused")
-    return 0
+def pause_run(door: Door, text: str) -> int:
+    """Pause an unfinished run."""
+    return _command(
+        door,
+        text,
+        "paused",
+        lambda commands, run_id: commands.pause(run_id),
+        lambda remote: remote.pause_run(text),
+    )
 
 
-def resume_run(url: str | None, text: str) -> int:
-    """Lift the pause or the quarantine of a run of a file that no engine has open; nothing of it
-    is driven.
-    """
-    run_id = _command(url, text, lambda commands, run_id: commands.resume(run_id))
-    say(f"run {run_id} resumed")
-    database = "" if url is None else str(parse_database(url))
-    note(f"no engine drives it; carry it on with:\n  {go_on_command(run_id, database)}")
-    return 0
+def resume_run(door: Door, text: str) -> int:
+    """Lift the pause or the quarantine of a run. In a file that no engine has open nothing of it is driven."""
+    return _command(
+        door,
+        text,
+        "resumed",
+        lambda commands, run_id: commands.resume(run_id),
+        lambda remote: remote.resume_run(text),
+    )
 
 
 def _command(
-    url: str | None, text: str, ask: Callable[[Commands, RunId], Coroutine[Any, Any, None]]
-) -> RunId:
-    """Ask something of a run; an engine drives nothing meanwhile."""
+    door: Door,
+    text: str,
+    done: str,
+    ask_engine: Callable[[Commands, RunId], Coroutine[Any, Any, None]],
+    ask_remote: Callable[[Remote], Coroutine[Any, Any, Document]],
+) -> int:
+    """Ask something of a run: its server, or an engine of our own that drives nothing meanwhile."""
+    if isinstance(door, File):
+        must_exist(door, text)
+    door = changing(door)
+    if isinstance(door, Server):
+        run = ask_server(door, ask_remote)
+        say(f"run {run['run_id']} {done}")
+        return 0
     from tenuto.app.embedded import Engine
 
-    database = parse_database(url)
-    must_exist(database, text)
-    run_id: RunId = read(database, lambda reads: find_run(reads, text))
-    engine = Engine(database.place, focus=True)
+    run_id: RunId = ask(door, _finder(text), output="json")
+    engine = Engine(door.database.place, focus=True)
     engine.start()
     try:
-        engine.call(ask(engine.commands, run_id)).result()
+        engine.call(ask_engine(engine.commands, run_id)).result()
     finally:
         engine.stop(grace_s=1.0)
-    return run_id
+    say(f"run {run_id} {done}")
+    if done == "resumed":
+        database = str(door.database) if door.named else ""
+        note(f"no engine drives it; carry it on with:\n  {go_on_command(run_id, database)}")
+    return 0
 
 
-def must_exist(database: Database, run: str) -> None:
-    """Raise NotFound when there is no file that could hold the run."""
-    if database.path is None or not database.path.exists():
-        raise NotFound("run", run, f"there is no file {database}; {START_HINT}")
+def _finder(text: str) -> Callable[[Source], Coroutine[Any, Any, RunId]]:
+    async def find(source: Source) -> RunId:
+        assert isinstance(source, Answers)
+        return await source.find(text)
+
+    return find

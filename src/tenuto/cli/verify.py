@@ -1,55 +1,60 @@
-"""`tenuto run verify`: folds a run's history, in this process, and compares it with what the
-engine stored.
+"""`tenuto run verify`: folds a run's history and compares it with what the engine stored.
 
-Reads only; the process that decided the run is another one. Source: DESIGN section 4, "History".
+Over a file this process folds; over a server, the server. Source: DESIGN section 4, "History".
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from tenuto.cli.console import note, say
-from tenuto.cli.look import read
-from tenuto.cli.runs import must_exist
+from tenuto.cli.door import Door, File, ask, must_exist
 from tenuto.model.errors import InvalidInput
-from tenuto.model.ids import RunId
-from tenuto.ports.reads import Reads, RunFilter
-from tenuto.settings import parse_database
-from tenuto.views.look import find_run
-from tenuto.views.verify import Checked, check_run, checked_json
+from tenuto.views.answers import LIMIT_MAX
 
-_RUNS_PAGE = 500
+if TYPE_CHECKING:
+    from tenuto.cli.door import Source
+
+Document = dict[str, Any]
 
 
-def verify(url: str | None, text: str | None, *, every: bool, output: str) -> int:
-    """Verify one run, or every run of the file. Exit code 1 when one differs."""
+def verify(door: Door, text: str | None, *, every: bool, output: str) -> int:
+    """Verify one run, or every run there is. Exit code 1 when one differs."""
     if every == (text is not None):
         raise InvalidInput("give the ID of one run, or --all")
-    database = parse_database(url)
-    must_exist(database, text or "--all")
-    checked = read(database, lambda reads: _check_all(reads, text))
+    if isinstance(door, File):
+        must_exist(door, text or "--all")
+    checked = ask(door, lambda source: _check_all(source, text), output=output)
     if output == "table":
         for each in checked:
-            line = str(each) if text is not None else f"{each.run_id}  {each}"
-            (note if each.differences else say)(line)
+            line = _words(each) if text is not None else f"{each['run_id']}  {_words(each)}"
+            (say if each["ok"] else note)(line)
         if every and not checked:
-            say("this file holds no runs")
+            say("there are no runs")
     elif output == "json":
-        made = [checked_json(each) for each in checked]
-        say(json.dumps(made[0] if text is not None else made))
+        say(json.dumps(checked[0] if text is not None else checked))
     else:
         for each in checked:
-            say(json.dumps(checked_json(each)))
-    return 1 if any(each.differences for each in checked) else 0
+            say(json.dumps(each))
+    return 0 if all(each["ok"] for each in checked) else 1
 
 
-async def _check_all(reads: Reads, text: str | None) -> Sequence[Checked]:
+async def _check_all(source: Source, text: str | None) -> list[Document]:
     if text is not None:
-        return [await check_run(reads, await find_run(reads, text))]
-    checked: list[Checked] = []
-    before: RunId | None = None
-    while rows := await reads.list_runs(RunFilter(before=before, limit=_RUNS_PAGE)):
-        checked += [await check_run(reads, row.run_id) for row in rows]
-        before = rows[-1].run_id
-    return checked
+        return [await source.verify_run(text)]
+    checked: list[Document] = []
+    cursor: str | None = None
+    while True:
+        page: Document = await source.list_runs(limit=LIMIT_MAX, cursor=cursor)
+        checked += [await source.verify_run(run["run_id"]) for run in page["items"]]
+        cursor = page["next"]
+        if cursor is None:
+            return checked
+
+
+def _words(checked: Document) -> str:
+    if checked["ok"]:
+        noun = "event folds" if checked["events"] == 1 else "events fold"
+        return f"ok: {checked['events']} {noun} to the stored state"
+    return "\n".join(checked["differences"])

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from tenuto.model.definition import Edge, End, NodeType, On, WaitForEvent
+from tenuto.model.definition import WORKER_TYPES, Edge, End, NodeType, On, WaitForEvent
 from tenuto.model.graph import Graph
 from tenuto.model.structure import Ancestry
 
@@ -248,7 +248,7 @@ class _Way:
         if not self._graph.raced[number]:
             return False
         waits = isinstance(node.detail, WaitForEvent) and node.detail.timeout_us is not None
-        return waits or node.type in (NodeType.HTTP, NodeType.TASK)
+        return waits or node.type in WORKER_TYPES
 
     def _leads(self, edge: int) -> frozenset[int]:
         """J1: the handled failures that lead along an edge."""

@@ -1,6 +1,6 @@
 """What can be wrong with a definition: one table of codes, the finding itself, and the list that collects them.
 
-No rule is checked here; `yaml`, `shape`, `expressions`, `reads` and `compile` check and name a row of the table.
+No rule is checked here; `yaml`, `shape`, `expressions`, `code`, `reads` and `compile` check and name a row of the table.
 """
 
 from __future__ import annotations
@@ -245,6 +245,14 @@ KINDS: Mapping[str, Kind] = _kinds(
         "secret_not_allowed",
         "`{text}` is read where it would be stored",
         "secrets stand only in `headers`, `auth`, `json`, `body` and `form` of an http request",
+    ),
+    # --- code ---
+    Kind("code_syntax", "this is not {language}: {problem}", "mend the code here"),
+    Kind("code_no_main", "{problem}", "{cure}"),
+    Kind(
+        "python_subset",
+        "`language: python` has no {what}",
+        "write it without, or say `language: cpython`",
     ),
     # --- the graph: message and hint come from the structure ---
     _of_graph(

@@ -5,10 +5,12 @@ It knows nothing of edges beyond `join`; `needs` is `shape`'s.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tenuto.dsl.code import LANGUAGES, check_code
 from tenuto.dsl.expressions import Expressions, Owner
 from tenuto.dsl.findings import Findings, did_you_mean
 from tenuto.dsl.limits import (
@@ -22,7 +24,7 @@ from tenuto.dsl.limits import (
     TASK_NAME,
 )
 from tenuto.dsl.section import Section
-from tenuto.dsl.synonyms import type_for
+from tenuto.dsl.synonyms import language_for, type_for
 from tenuto.dsl.templates import has_template
 from tenuto.dsl.yaml import Fields, Scalar, Tree
 from tenuto.model.definition import (
@@ -50,6 +52,7 @@ REQUEST_KEYS = ("method", "url", "headers", "query", "json", "body", "form", "au
 _COMMON = ("type", "needs", "join", "cancel_losers")
 _OWN: Mapping[NodeType, tuple[str, ...]] = {
     NodeType.HTTP: ("request", "optional", *WORK_KEYS),
+    NodeType.CODE: ("language", "code", "params", "optional", *WORK_KEYS),
     NodeType.TASK: ("task", "params", "optional", *WORK_KEYS),
     NodeType.SWITCH: (),
     NodeType.FORK: (),
@@ -61,7 +64,7 @@ _OWN: Mapping[NodeType, tuple[str, ...]] = {
     NodeType.END: ("as", "output"),
 }
 _TYPES = {str(type): type for type in NodeType}
-_LATER_TYPES = ("code", "foreach", "call", "emit")
+_LATER_TYPES = ("foreach", "call", "emit")
 _LATER_KEYS = ("do", "compensate", "rules", "give_up_on", "callback_key", "keep")
 _LATER_OWN: Mapping[NodeType, tuple[str, ...]] = {
     NodeType.WAIT: ("heartbeat_timeout",),
@@ -170,7 +173,7 @@ class NodeReader:
 
     def _detail(self, section: Section, where: str, type: NodeType, owner: Owner) -> Detail:
         match type:
-            case NodeType.HTTP | NodeType.TASK:
+            case NodeType.HTTP | NodeType.CODE | NodeType.TASK:
                 return self._work(section, where, type, owner)
             case NodeType.WAIT:
                 return _wait(section)
@@ -196,11 +199,14 @@ class NodeReader:
         if type is NodeType.HTTP:
             name: str | None = "http"
             input = self._request(section, where, owner)
+        elif type is NodeType.CODE:
+            name = "code"
+            input = self._program(section, where, owner)
         else:
             section.require("task", "add `task: <name of a registered function>`")
             name = section.text(
                 "task",
-                "the name of a function, but not `http`",
+                "the name of a function, but not `http` or `code`",
                 pattern=TASK_NAME,
                 cure="write the name under which a worker registered the function",
             )
@@ -229,6 +235,41 @@ class NodeReader:
             return Expression(ExpressionKind.VALUE, "{}", where)
         params = section.section("params", "`params`", "write `params: {name: value}`")
         return self._expressions.value(params.tree, where, owner) if params else None
+
+    def _program(self, section: Section, where: str, owner: Owner) -> Expression | None:
+        """The input of a `code` node. The code is no template (X7): what looks like one is written so that it stays."""
+        params = self._params(section, where, owner)
+        language = self._language(section)
+        section.require("code", "add `code: |` and the program below it")
+        tree = section.tree.get("code")
+        if tree is None:
+            return None
+        if not isinstance(tree, Scalar) or not isinstance(tree.value, str):
+            section.wrong_type("code", tree, "text", "write `code: |` and the program below it")
+            return None
+        if language is None or params is None:
+            return None
+        check_code(language, tree, self._findings)
+        kept = json.dumps(tree.value.replace("${", "$${"), ensure_ascii=False)
+        text = f'{{"language":"{language}","code":{kept},"params":{params.text}}}'
+        return Expression(ExpressionKind.VALUE, text, where, params.reads)
+
+    def _language(self, section: Section) -> str | None:
+        """In any letter case."""
+        tree = section.require("language", f"add `language:` and one of {', '.join(LANGUAGES)}")
+        if isinstance(tree, Scalar) and isinstance(tree.value, str):
+            folded = tree.value.lower()
+            if folded in LANGUAGES:
+                return folded
+            meant = language_for(folded) or self._findings.suggest(folded, LANGUAGES)
+            expected = f"one of {', '.join(LANGUAGES)}"
+            cure = did_you_mean(meant, f"write {expected}")
+            self._findings.add(
+                "bad_value", tree.start, section.raw(tree), key="language", expected=expected, cure=cure
+            )
+        elif tree is not None:
+            section.choice("language", LANGUAGES)
+        return None
 
     def _request(self, section: Section, where: str, owner: Owner) -> Expression | None:
         example = "`request: {method: POST, url: …}`"

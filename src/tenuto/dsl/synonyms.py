@@ -39,6 +39,8 @@ _KEYS = _table(
         "task": "function func fn call callable handler activity action uses run",
         "params": "args arguments kwargs parameters input inputs data with",
         "request": "url method headers json body",
+        "code": "script source program body run inline",
+        "language": "lang runtime interpreter",
         "json": "payload data content",
         "query": "params qs querystring",
         "for": "duration seconds sleep delay minutes",
@@ -63,8 +65,9 @@ _TYPES = {
             "switch": "if branch choice condition conditional decision gateway router",
             "fork": "parallel fanout split",
             "join": "merge gather fanin",
-            "task": "function python activity job step operation action",
+            "task": "function activity job step operation action",
             "http": "request rest webhook fetch https",
+            "code": "script python javascript cpython js py inline",
             "set": "assign variables let pass",
             "fail": "error raise throw",
             "end": "stop exit finish succeed terminate",
@@ -74,6 +77,23 @@ _TYPES = {
         }
     ).items()
 }
+
+
+_LANGUAGES = {
+    word: ours[0]
+    for word, ours in _table(
+        {
+            "python": "py python3 monty",
+            "javascript": "js ecmascript node nodejs quickjs typescript ts",
+            "cpython": "cpython3 full_python",
+        }
+    ).items()
+}
+
+
+def language_for(word: str) -> str | None:
+    """What a language of a `code` node is called here."""
+    return _LANGUAGES.get(word)
 
 
 def word_for(word: str, known: Collection[str]) -> str | None:

@@ -6,36 +6,36 @@ goes to the ordinary outputs at once. Nothing here can be trusted once the code 
 
 from __future__ import annotations
 
-import inspect
 import json
-import linecache
 import os
 import sys
-import traceback
-from collections.abc import Callable
-from typing import Any, NoReturn
 
 from tenuto.languages import door, jail
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
 
 FILE = "<code>"
 TRACEBACK_MAX = 8_192
 
 
-def main(parent: int, answers: int) -> NoReturn:
+def main(parent: str, answers: str) -> NoReturn:
     """`parent`: the server's process id. `answers`: the descriptor that the answer is written to."""
-    jail.end_with(parent)
+    jail.end_with(int(parent))
     request = json.loads(sys.stdin.buffer.read())
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    # What the code brings with it must not be found among our modules.
-    sys.path[:] = [path for path in sys.path if path != request["root"]]
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
     tools: dict[str, Any] = {}
     exec(door.SOURCE, tools)  # noqa: S102 - text of ours
     jail.limit(memory=request["memory"], cpu_s=request["cpu_s"], files=request["memory"])
     jail.lock(network=True)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tenuto"]:
+        del sys.modules[name]
     try:
         answer = run(request["code"], request["params"], request["output"], tools["_tenuto_door"])
     finally:
@@ -44,9 +44,9 @@ def main(parent: int, answers: int) -> NoReturn:
                 stream.flush()
             except (OSError, ValueError):
                 continue  # the code closed it
-    data = json.dumps(answer).encode()
+    data = json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
     while data:
-        data = data[os.write(answers, data) :]
+        data = data[os.write(int(answers), data) :]
     os._exit(0)
 
 
@@ -54,7 +54,6 @@ def run(
     code: str, params: str, output: int, check: Callable[[object, int], tuple[str, str]]
 ) -> dict[str, object]:
     """Run a program; the answer has `output`, or `code` and `message` with more."""
-    linecache.cache[FILE] = (len(code), None, code.splitlines(keepends=True), FILE)
     try:
         space: dict[str, Any] = {"__name__": "__main__"}
         exec(compile(code, FILE, "exec", dont_inherit=True), space)  # noqa: S102 - what we are for
@@ -66,7 +65,7 @@ def run(
                 "retryable": False,
             }
         result = entry(json.loads(params))
-        if inspect.iscoroutine(result):
+        if type(result).__name__ == "coroutine":
             import asyncio  # noqa: PLC0415 - 10 ms that only asynchronous code pays
 
             result = asyncio.run(result)
@@ -75,11 +74,15 @@ def run(
     except MemoryError:
         return {"code": "memory", "message": "the code needs more memory than it may take"}
     except BaseException as error:  # noqa: BLE001 - SystemExit is a failure, too
-        return described(error)
+        return described(error, code)
 
 
-def described(error: BaseException) -> dict[str, object]:
+def described(error: BaseException, code: str) -> dict[str, object]:
     """What was raised, and where in the code."""
+    import linecache  # noqa: PLC0415 - both cost 10 ms that only a failure pays
+    import traceback  # noqa: PLC0415
+
+    linecache.cache[FILE] = (len(code), None, code.splitlines(keepends=True), FILE)
     name = type(error).__name__
     is_syntax = isinstance(error, SyntaxError) and error.filename == FILE
     if is_syntax:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import resource
 import signal
 import struct
@@ -66,7 +65,7 @@ def lock(*, network: bool, programs: bool = False) -> bool:
     """Give up for good: new privileges, new processes, looking into other processes; other programs and the network,
     unless told otherwise. Threads stay possible. False: this machine has no such lock.
     """
-    calls = _CALLS.get(platform.machine())
+    calls = _CALLS.get(os.uname().machine)
     if sys.platform != "linux" or calls is None:
         return False
     refused = calls["closed"]

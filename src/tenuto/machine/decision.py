@@ -9,6 +9,7 @@ from tenuto.machine.events import Rejection
 from tenuto.machine.snapshot import Snapshot
 from tenuto.model.expressions import Outcome
 from tenuto.model.payload import PayloadKey
+from tenuto.model.states import NodeLetter
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +17,15 @@ class Decision:
     """One event, decided.
 
     `snapshot` is the state after it; `outcomes` lists what each expression yielded, in call order (X8). With `rejected`
-    set nothing changed: `snapshot` is the old one, there are no actions, and the event gets no row.
+    set nothing changed: `snapshot` is the old one, there are no actions, and the event gets no row. `ends`: which nodes
+    ended and how, in the order of their ends.
     """
 
     snapshot: Snapshot
     actions: tuple[Action, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     rejected: Rejection | None = None
+    ends: tuple[tuple[int, NodeLetter], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

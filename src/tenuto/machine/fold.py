@@ -6,7 +6,7 @@ events of one run before they are written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -28,7 +28,7 @@ from tenuto.machine.actions import (
     UseMessage,
 )
 from tenuto.machine.decide import decide, initial
-from tenuto.machine.decision import Needs
+from tenuto.machine.decision import Decision, Needs
 from tenuto.machine.events import Event, TimerKind
 from tenuto.machine.snapshot import OpenedWait, Rows, Snapshot, Task, Timer
 from tenuto.model.errors import InvariantViolated
@@ -144,6 +144,23 @@ def fold(
         InvariantViolated: the history contradicts itself.
     """
     snapshot, ledger = initial(run_id, graph), Ledger()
+    for decision in fold_steps(run_id, graph, history, ledger):
+        snapshot = decision.snapshot
+    return snapshot, ledger
+
+
+def fold_steps(
+    run_id: RunId,
+    graph: Graph,
+    history: Iterable[tuple[Event, tuple[Outcome, ...]]],
+    ledger: Ledger,
+) -> Iterator[Decision]:
+    """What was decided on each event of a history, oldest first; `ledger`, empty at first, has the rows.
+
+    Raises:
+        InvariantViolated: the history contradicts itself.
+    """
+    snapshot = initial(run_id, graph)
     for event, outcomes in history:
         recorded = Recorded(outcomes)
         decision = decide(graph, snapshot, ledger.rows(), event, recorded)
@@ -154,4 +171,4 @@ def fold(
         recorded.finish()
         snapshot = decision.snapshot
         ledger.apply(decision.actions)
-    return snapshot, ledger
+        yield decision

@@ -51,7 +51,7 @@ class Turn:
     Attributes:
         seq, at: number and time of the event.
         nodes, edges: the letters, as ordinals.
-        actions, outcomes: what the decision will list.
+        actions, outcomes, ends: what the decision will list.
         fresh: payloads put by this decision.
         backs: back edges taken so far (T7).
         starts: loop headers to begin without J (L3).
@@ -66,6 +66,7 @@ class Turn:
         "backs",
         "closed_by",
         "edges",
+        "ends",
         "evaluator",
         "failures",
         "fresh",
@@ -104,6 +105,7 @@ class Turn:
         self.closed_by = list(snapshot.closed_by)
         self.actions: list[Action] = []
         self.outcomes: list[Outcome] = []
+        self.ends: list[tuple[int, NodeLetter]] = []
         self.fresh: dict[PayloadKey, Text] = {}
         self.backs = 0
         self.starts: list[int] = []
@@ -130,7 +132,7 @@ class Turn:
             failures=tuple(self.failures),
             closed_by=tuple(self.closed_by),
         )
-        return Decision(snapshot, tuple(self.actions), tuple(self.outcomes))
+        return Decision(snapshot, tuple(self.actions), tuple(self.outcomes), ends=tuple(self.ends))
 
     # -- nodes ----------------------------------------------------------------------------------------------------
 
@@ -166,7 +168,12 @@ class Turn:
         self.nodes[node] = now
         self.live += (was in FINAL_LETTERS) - (now in FINAL_LETTERS)
         if now not in FINAL_LETTERS:
+            if now == ACTIVE and was in FINAL_LETTERS:
+                self.ends.pop()  # T7: its end is put off
             return
+        if was in FINAL_LETTERS:
+            self.ends.pop()  # T6: its end was another one
+        self.ends.append((node, letter))
         old = self.records.get(node)
         if view is not None or old is not None or self.graph.loops_of[node]:
             passes = self.passes_of(node)

@@ -22,6 +22,7 @@ class NodeType(StrEnum):
     """Kinds of node this release executes; a later one is the finding `not_yet`."""
 
     HTTP = "http"
+    CODE = "code"
     TASK = "task"
     SWITCH = "switch"
     FORK = "fork"
@@ -33,7 +34,7 @@ class NodeType(StrEnum):
     END = "end"
 
 
-WORKER_TYPES = frozenset({NodeType.HTTP, NodeType.TASK})
+WORKER_TYPES = frozenset({NodeType.HTTP, NodeType.CODE, NodeType.TASK})
 """Types that a worker runs."""
 INSTANT_TYPES = frozenset(
     {NodeType.SWITCH, NodeType.FORK, NodeType.JOIN, NodeType.SET, NodeType.FAIL, NodeType.END}
@@ -63,7 +64,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a worker does. `name` is the function a worker registered, or `http`. `input` yields its input (X5)."""
+    """What a worker does. `name` is the function a worker registered, or `http` or `code`. `input` yields its input (X5)."""
 
     name: str
     input: Expression

@@ -45,9 +45,13 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """JSON text that `main` returned, as the interpreter wrote it: not yet past the engine's own door."""
+    """JSON text that `main` returned, as the interpreter wrote it: not yet past the engine's own door.
+
+    `dropped`: lines that were printed beyond what is passed on.
+    """
 
     text: str
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +62,7 @@ class Fault:
     message: str
     details: str = ""
     retryable: bool = False
+    dropped: int = 0
 
 
 Outcome = Output | Fault

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _inside: ContextVar[Engine | None] = ContextVar("tenuto_inside", default=None)
 """The engine on whose loop this asyncio task runs, on behalf of `wait`."""
-_LINKS: weakref.WeakSet[Link] = weakref.WeakSet()
+LINKS: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Links of any kind, closed at the program's end and forgotten in its forked children."""
 _CLI_CURE = "name another file with --database"
 _PYTHON_CURE = 'open another file: Tenuto("other.db")'
 
@@ -51,7 +52,7 @@ class Link:
         self._engine: Engine | None = None
         self._user_loop: asyncio.AbstractEventLoop | None = None
         self._lent = False
-        _LINKS.add(self)
+        LINKS.add(self)
 
     @property
     def is_open(self) -> bool:
@@ -188,12 +189,12 @@ def _told(error: TenutoError) -> TenutoError:
 
 def _close_all() -> None:
     """Drain what the program left open."""
-    for link in list(_LINKS):
+    for link in list(LINKS):
         link.close()
 
 
 def _forget_all() -> None:
-    for link in list(_LINKS):
+    for link in list(LINKS):
         link.forget()
 
 

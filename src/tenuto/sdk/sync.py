@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
+    from tenuto.sdk.builder.workflow import Workflow
     from tenuto.sdk.tenuto import Run, Tenuto
-    from tenuto.sdk.workflows import Workflow
+    from tenuto.sdk.workflows import Deployed
 
 
 class TenutoVerbs:
@@ -27,11 +28,11 @@ class TenutoVerbs:
         me = cast("Tenuto", self)
         return me.link.wait(me.aopen(), "open")
 
-    def deploy(self, workflow: str | Path) -> Workflow:
+    def deploy(self, workflow: str | Path | Workflow) -> Deployed:
         """Store a definition; the newest version of its name if nothing changed.
 
         Args:
-            workflow: the path of a YAML or JSON file, or the text itself.
+            workflow: the path of a YAML or JSON file, the text itself, or a built `Workflow`.
 
         Raises:
             InvalidDefinition: with all findings.
@@ -42,7 +43,7 @@ class TenutoVerbs:
 
     def start(
         self,
-        workflow: str | Path,
+        workflow: str | Path | Workflow,
         input: object = None,
         *,
         key: str | None = None,
@@ -52,7 +53,7 @@ class TenutoVerbs:
 
         Args:
             workflow: the path of a YAML or JSON file (deployed if it is new), the name of a
-            deployed one, or the text. input: any JSON value, checked against the definition's
+            deployed one, the text, or a built `Workflow`. input: any JSON value, checked against the definition's
             `input`; None is `{}`. key: idempotency key: a second start of this workflow with the
             same key gives the first one's run. vars: override the definition's `vars`.
 
@@ -66,7 +67,7 @@ class TenutoVerbs:
 
     def start_many(
         self,
-        workflow: str | Path,
+        workflow: str | Path | Workflow,
         inputs: Sequence[object],
         *,
         vars: Mapping[str, object] | None = None,
@@ -86,7 +87,7 @@ class TenutoVerbs:
             (models, dataclasses, dates, …).
 
         Raises:
-            NotFound: this function or name is not registered.
+            NotFound: this function or name is not registered; a server's workers may know more names.
             InvalidInput: the params do not fit the function; each is named, with what is wrong.
         """
         me = cast("Tenuto", self)

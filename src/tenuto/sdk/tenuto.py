@@ -17,16 +17,19 @@ from tenuto.model.graph import Graph
 from tenuto.model.ids import RunId
 from tenuto.model.states import RunState
 from tenuto.sdk import workflows
+from tenuto.sdk.builder.functions import registries
+from tenuto.sdk.builder.workflow import Workflow
 from tenuto.sdk.link import Link
 from tenuto.sdk.outcomes import outcome, outcomes
 from tenuto.sdk.sync import RunVerbs, TenutoVerbs
 from tenuto.sdk.typed import checked_params, read_annotations
-from tenuto.sdk.workflows import Workflow
+from tenuto.sdk.workflows import Deployed
 from tenuto.settings import Database, parse_database
 from tenuto.worker.registry import Registry
 
 if TYPE_CHECKING:
     from tenuto.app.embedded import Engine
+    from tenuto.sdk.far import Far, FarLink
 
 NAMESPACE = "default"
 
@@ -58,25 +61,29 @@ class Tenuto(TenutoVerbs):
 
         Args:
             url: a path, `sqlite:///path` or `:memory:`; None is the setting `database`
-            (`TENUTO_DATABASE`, tenuto.toml), else `.tenuto/tenuto.db`. slots: tasks at the same time.
+            (`TENUTO_DATABASE`, tenuto.toml), else `.tenuto/tenuto.db`; or `http://host:port`: a
+            server, whose workers then execute the tasks. slots: tasks at the same time.
             threads: of these, `def` tasks at the same time.
             processes: of these, tasks with `process=True` at the same time.
 
         Raises:
-            NotYet: a `postgresql:` or `http:` URL.
+            NotYet: a `postgresql:` URL.
             InvalidInput: any other URL, a bound below 1, or settings that are wrong.
         """
         bounds = (slots, threads, processes)
         if not all(isinstance(bound, int) for bound in bounds) or min(bounds) < 1:
             raise InvalidInput("slots, threads and processes must be whole numbers of at least 1")
-        self.database: Database = parse_database(None if url is None else str(url))
-        self.has_default_database = url is None
+        self.far = _far(url)
+        self.has_default_database = url is None or self.far is not None
+        self.database: Database = parse_database(None if self.has_default_database else str(url))
         self.registry = Registry()
+        registries.add(self.registry)
         self._names: dict[Callable[..., Any], str] = {}
-        self.link = Link(
+        self.near = Link(
             self.database, self.registry, slots=slots, threads=threads, processes=processes
         )
-        self._deployed: dict[object, Workflow] = {}
+        self.link: Link | FarLink = self.near if self.far is None else self.far.link
+        self._deployed: dict[object, Deployed] = {}
 
     # -- tasks -----------------------------------------------------------------------------------------------------
 
@@ -133,13 +140,13 @@ class Tenuto(TenutoVerbs):
         async def nothing(engine: Engine) -> None:
             del engine
 
-        await self.link.ask(nothing)
+        await (self.near.ask(nothing) if self.far is None else self.far.open())
 
-    async def adeploy(self, workflow: str | Path) -> Workflow:
+    async def adeploy(self, workflow: str | Path | Workflow) -> Deployed:
         """Store a definition; the newest version of its name if nothing changed.
 
         Args:
-            workflow: the path of a YAML or JSON file, or the text itself.
+            workflow: the path of a YAML or JSON file, the text itself, or a built `Workflow`.
 
         Raises:
             InvalidDefinition: with all findings.
@@ -150,11 +157,13 @@ class Tenuto(TenutoVerbs):
             raise InvalidInput(
                 f"{str(workflow)!r} is neither a .yaml, .yml or .json file nor a text"
             )
+        if self.far is not None:
+            return await self.far.deploy(source)
         return await self._deploy(source, workflows.compile_source)
 
     async def astart(
         self,
-        workflow: str | Path,
+        workflow: str | Path | Workflow,
         input: object = None,
         *,
         key: str | None = None,
@@ -164,7 +173,7 @@ class Tenuto(TenutoVerbs):
 
         Args:
             workflow: the path of a YAML or JSON file (deployed if it is new), the name of a
-            deployed one, or the text. input: any JSON value, checked against the definition's
+            deployed one, the text, or a built `Workflow`. input: any JSON value, checked against the definition's
             `input`; None is `{}`. key: idempotency key: a second start of this workflow with the
             same key gives the first one's run. vars: override the definition's `vars`.
 
@@ -178,7 +187,7 @@ class Tenuto(TenutoVerbs):
 
     async def astart_many(
         self,
-        workflow: str | Path,
+        workflow: str | Path | Workflow,
         inputs: Sequence[object],
         *,
         vars: Mapping[str, object] | None = None,
@@ -197,7 +206,7 @@ class Tenuto(TenutoVerbs):
             (models, dataclasses, dates, …).
 
         Raises:
-            NotFound: this function or name is not registered.
+            NotFound: this function or name is not registered; a server's workers may know more names.
             InvalidInput: the params do not fit the function; each is named, with what is wrong.
         """
         if isinstance(task, str):
@@ -208,7 +217,10 @@ class Tenuto(TenutoVerbs):
                 shown = getattr(task, "__qualname__", repr(task))
                 raise NotFound("task", shown, "register it with @app.task")
             name = found
-        values = checked_params(self.registry.get(name), params)
+        known = self.far is None or name in self.registry.names()
+        values = checked_params(self.registry.get(name), params) if known else params
+        if self.far is not None:
+            return Run(await self.far.enqueue(name, values), self)
         stored = await self._deploy(name, workflows.single_task)
         [run] = await self._start_stored(stored, [(values, None)], {})
         return run
@@ -234,7 +246,9 @@ class Tenuto(TenutoVerbs):
         for word, what in ((event, "event"), (key, "key"), (event_id or "", "event_id")):
             check_word(word, what)
         text = canonical(payload, name="payload")
-        return await self.link.ask(
+        if self.far is not None:
+            return await self.far.send_event(event, key, payload, event_id)
+        return await self.near.ask(
             lambda engine: engine.commands.send_event(event, key, text, event_id=event_id)
         )
 
@@ -243,7 +257,9 @@ class Tenuto(TenutoVerbs):
         from tenuto.dsl.storable import check_word
 
         check_word(run_id, "run_id")
-        detail = await self.link.ask(lambda engine: engine.reads.get_run(RunId(run_id)))
+        if self.far is not None:
+            return Run(await self.far.find_run(run_id), self)
+        detail = await self.near.ask(lambda engine: engine.reads.get_run(RunId(run_id)))
         return Run(detail.run.run_id, self)
 
     async def aresults(self, runs: Sequence[Run], timeout: float | None = None) -> list[Any]:
@@ -259,7 +275,9 @@ class Tenuto(TenutoVerbs):
         ids = [run.id for run in runs]
         try:
             async with asyncio.timeout(timeout):
-                return await self.link.ask(lambda engine: outcomes(engine, ids))
+                if self.far is not None:
+                    return await self.far.outcomes(ids)
+                return await self.near.ask(lambda engine: outcomes(engine, ids))
         except TimeoutError:
             raise TimeoutError(f"not all runs have ended within {timeout:g} s") from None
 
@@ -270,7 +288,7 @@ class Tenuto(TenutoVerbs):
     def close(self) -> None:
         """Drain and close; does nothing where nothing is open. The next verb opens anew."""
         self._deployed.clear()
-        self.link.close()
+        self.link.close() if self.far is None else self.far.close()
 
     def __enter__(self) -> Self:
         return self
@@ -298,11 +316,14 @@ class Tenuto(TenutoVerbs):
 
     async def _start(
         self,
-        workflow: str | Path,
+        workflow: str | Path | Workflow,
         inputs: Sequence[tuple[object, str | None]],
         given: Mapping[str, object],
     ) -> list[Run]:
         source = workflows.find_source(workflow)
+        if self.far is not None:
+            wanted = str(workflow) if source is None else source
+            return [Run(id, self) for id in await self.far.start(wanted, inputs, given)]
         stored = (
             await self._find(str(workflow))
             if source is None
@@ -312,7 +333,7 @@ class Tenuto(TenutoVerbs):
 
     async def _start_stored(
         self,
-        stored: Workflow,
+        stored: Deployed,
         inputs: Sequence[tuple[object, str | None]],
         given: Mapping[str, object],
     ) -> list[Run]:
@@ -339,23 +360,23 @@ class Tenuto(TenutoVerbs):
         ]
         if not requests:
             return []
-        started = await self.link.ask(lambda engine: engine.commands.start(requests))
+        started = await self.near.ask(lambda engine: engine.commands.start(requests))
         return [Run(each.run_id, self) for each in started]
 
-    async def _deploy(self, source: _Source, compile: Callable[[_Source], Graph]) -> Workflow:
+    async def _deploy(self, source: _Source, compile: Callable[[_Source], Graph]) -> Deployed:
         known = self._deployed.get((compile, source))
-        if known is not None and self.link.is_open:
+        if known is not None and self.near.is_open:
             return known
         graph = await asyncio.to_thread(compile, source)
-        row = await self.link.ask(lambda engine: engine.commands.deploy(graph))
+        row = await self.near.ask(lambda engine: engine.commands.deploy(graph))
         stored = workflows.workflow_of(graph, version=row.version, content_hash=row.hash)
         self._deployed[compile, source] = stored
         return stored
 
-    async def _find(self, name: str) -> Workflow:
+    async def _find(self, name: str) -> Deployed:
         from tenuto.model.stored import decode_graph
 
-        row = await self.link.ask(lambda engine: engine.reads.find_definition(NAMESPACE, name))
+        row = await self.near.ask(lambda engine: engine.reads.find_definition(NAMESPACE, name))
         if row is None:
             raise NotFound("workflow", name, "deploy it first, or give the path of its file")
         known = self._deployed.get(row.hash)
@@ -372,7 +393,7 @@ class Run(RunVerbs):
 
     def __init__(self, id: str, app: Tenuto) -> None:
         self.id = RunId(id)
-        self.link = app.link
+        self.link, self._near, self._far = app.link, app.near, app.far
 
     def __repr__(self) -> str:
         return f"Run({self.id!r})"
@@ -395,13 +416,17 @@ class Run(RunVerbs):
         """
         try:
             async with asyncio.timeout(timeout):
-                return await self.link.ask(lambda engine: outcome(engine, self.id))
+                if self._far is not None:
+                    return (await self._far.outcomes([self.id]))[0]
+                return await self._near.ask(lambda engine: outcome(engine, self.id))
         except TimeoutError:
             raise TimeoutError(f"run {self.id} has not ended within {timeout:g} s") from None
 
     async def astatus(self) -> str:
         """Its state: pending, running, paused, closing, success, failed, cancelled or timed_out."""
-        detail = await self.link.ask(lambda engine: engine.reads.get_run(self.id))
+        if self._far is not None:
+            return await self._far.status(self.id)
+        detail = await self._near.ask(lambda engine: engine.reads.get_run(self.id))
         open_ = detail.run.state in (RunState.PENDING, RunState.RUNNING)
         return "paused" if detail.run.paused and open_ else detail.run.state
 
@@ -411,14 +436,32 @@ class Run(RunVerbs):
         from tenuto.dsl.storable import check_word
 
         check_word(reason, "reason", REASON_MAX)
-        await self.link.ask(lambda engine: engine.commands.cancel(self.id, reason))
+        if self._far is not None:
+            await self._far.cancel(self.id, reason)
+            return
+        await self._near.ask(lambda engine: engine.commands.cancel(self.id, reason))
 
     async def apause(self) -> None:
         """Hand out no more of its tasks until it is resumed. Raises Conflict when it has ended or
         is paused.
         """
-        await self.link.ask(lambda engine: engine.commands.pause(self.id))
+        if self._far is not None:
+            await self._far.pause(self.id)
+            return
+        await self._near.ask(lambda engine: engine.commands.pause(self.id))
 
     async def aresume(self) -> None:
         """Go on after a pause. Raises Conflict when it is not paused."""
-        await self.link.ask(lambda engine: engine.commands.resume(self.id))
+        if self._far is not None:
+            await self._far.resume(self.id)
+            return
+        await self._near.ask(lambda engine: engine.commands.resume(self.id))
+
+
+def _far(url: str | Path | None) -> Far | None:
+    """The client of a server, where `url` is the address of one."""
+    if not isinstance(url, str) or not url.lower().startswith(("http:", "https:")):
+        return None
+    from tenuto.sdk.far import Far
+
+    return Far(url)

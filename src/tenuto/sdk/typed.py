@@ -103,7 +103,7 @@ def checked_params(task: Task, params: Mapping[str, object]) -> dict[str, object
 def plain(value: object) -> object:
     """A value of Python as one that JSON can hold, as far as there is a usual form; all else stays as it is.
 
-    Models and dataclasses become objects, sets become lists in the order of their JSON, enum members their values,
+    Models and dataclasses become objects, sets become sorted lists, enum members their values,
     dates, times and UUIDs their usual texts, decimals texts that keep every digit.
     """
     return _plain(value, 0)
@@ -120,7 +120,7 @@ def _plain(value: object, level: int) -> object:
     if isinstance(value, list | tuple):
         return [_plain(part, level + 1) for part in value]
     if isinstance(value, set | frozenset):
-        return sorted((_plain(part, level + 1) for part in value), key=_order)
+        return _in_order([_plain(part, level + 1) for part in value])
     if isinstance(value, enum.Enum):
         return _plain(value.value, level + 1)
     if isinstance(value, dt.datetime | dt.date | dt.time):
@@ -136,11 +136,12 @@ def _plain(value: object, level: int) -> object:
     return value
 
 
-def _order(value: object) -> str:
+def _in_order(items: list[Any]) -> list[Any]:
+    """What was a set, in an order that is the same in every process."""
     try:
-        return json.dumps(value, sort_keys=True)
-    except (TypeError, ValueError):
-        return repr(value)
+        return sorted(items)
+    except TypeError:
+        return sorted(items, key=lambda item: json.dumps(item, sort_keys=True, default=repr))
 
 
 # -- annotations ----------------------------------------------------------------------------------
@@ -427,16 +428,24 @@ def _typed_dict_reader(annotation: Any, what: str) -> _Read:
 
 
 def _pydantic_reader(annotation: Any, what: str) -> _Read:
-    from pydantic import PydanticUserError, TypeAdapter, ValidationError
+    from pydantic import (
+        PydanticSchemaGenerationError,
+        PydanticUndefinedAnnotation,
+        PydanticUserError,
+        TypeAdapter,
+        ValidationError,
+    )
 
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(annotation)
         if not adapter.pydantic_complete:
             adapter.rebuild(raise_errors=True)
-    except PydanticUserError as error:
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        why = f": {_first_sentence(error)}"
+        if isinstance(error, PydanticSchemaGenerationError):
+            why = "; take a text or a number that names it, or a model of it"
         raise InvalidTask(
-            f"{what} is annotated with {_type_name(annotation)}, which params (JSON) cannot become:"
-            f" {_first_sentence(error)}"
+            f"{what} is annotated with {_type_name(annotation)}, which params (JSON) cannot become{why}"
         ) from None
 
     def read(value: Any, path: str, problems: Problems) -> Any:

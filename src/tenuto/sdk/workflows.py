@@ -10,12 +10,15 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 
+from tenuto.dsl.given import default_input as default_input
 from tenuto.model.errors import InvalidDefinition, InvalidInput, NotFound
 from tenuto.model.graph import Graph
+from tenuto.sdk.builder.origins import Places
+from tenuto.sdk.builder.workflow import Workflow
 
 _READ_MAX = 64 * 1_048_576
 """Bytes: enough to say how far a file is beyond the limit, without filling the memory."""
@@ -27,14 +30,15 @@ _ENQUEUE = "enqueue:"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A definition's text and the file name that findings show."""
+    """A definition's text and the file name that findings show; `places`: of a built one, where its lines come from."""
 
     text: str | bytes
     file: str
+    places: Places | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Workflow:
+class Deployed:
     """A stored version, with what starting a run needs of it. `vars` are the definition's own, as
     JSON values.
     """
@@ -46,13 +50,21 @@ class Workflow:
     vars: str
 
 
-def find_source(workflow: str | Path) -> Source | None:
-    """Read the text of a path or of the text itself; None means that `workflow` is a deployed name.
+def find_source(workflow: str | Path | Workflow) -> Source | None:
+    """Read the text of a path, a built workflow or of the text itself; None means that `workflow` is a deployed name.
 
     Raises:
         NotFound: a path (a `Path`, or text that ends in .yaml, .yml or .json) where no file is.
-        InvalidInput: it cannot be read.
+        InvalidInput: it cannot be read, or is none of these.
+        InvalidDefinition: a built workflow is not finished.
     """
+    if isinstance(workflow, Workflow):
+        text, places = workflow.text()
+        return Source(text, f"<workflow {workflow.name}>", places)
+    if not isinstance(workflow, str | Path):
+        raise InvalidInput(
+            f"{workflow!r:.60} is no workflow; give a path, a deployed name, the text or a Workflow"
+        )
     if isinstance(workflow, str) and ("\n" in workflow or workflow.lstrip().startswith("{")):
         return Source(workflow, "<text>")
     if isinstance(workflow, Path) or workflow.endswith(SUFFIXES):
@@ -96,14 +108,15 @@ def compile_source(source: Source) -> Graph:
 
     loaded = load_definition(source.text, file=source.file)
     if loaded.graph is None:
-        raise InvalidDefinition(loaded.findings)
+        moved = source.places.moved(loaded.findings) if source.places else loaded.findings
+        raise InvalidDefinition(moved)
     return loaded.graph
 
 
-def workflow_of(graph: Graph, *, version: int, content_hash: str) -> Workflow:
+def workflow_of(graph: Graph, *, version: int, content_hash: str) -> Deployed:
     """What starting a run needs of a stored graph."""
     definition = graph.definition
-    return Workflow(
+    return Deployed(
         name=definition.name,
         version=version,
         hash=content_hash,
@@ -141,16 +154,7 @@ def single_task(name: str) -> Graph:
     return replace(graph, definition=definition)
 
 
-def default_input(schema: str | None, value: object) -> object:
-    """No input given means an empty object, unless the schema asks for something else."""
-    if value is not None:
-        return value
-    wanted: object = json.loads(schema) if schema else None
-    kind = wanted.get("type") if isinstance(wanted, dict) else None
-    return {} if kind is None or kind == "object" or "object" in kind else None
-
-
-def vars_text(workflow: Workflow, given: Mapping[str, object]) -> str:
+def vars_text(workflow: Deployed, given: Mapping[str, object]) -> str:
     """The vars of a run as JSON text: the definition's, then `TENUTO_VAR_<NAME>`, then those given.
 
     Raises:

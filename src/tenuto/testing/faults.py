@@ -218,7 +218,7 @@ class Mocks:
         """Add one. `known`: tasks that the app has. Raises NotFound, InvalidInput."""
         if self._definitions or mock.task in set(known):
             self._check(mock, known)
-        self.all.insert(0, mock)
+        self.all = [mock, *self.all]  # the engine's thread may be reading the old one
 
     def learn(self, definition: Definition, known: Iterable[str]) -> None:
         """A workflow is known: what was mocked before is looked for in it. Raises NotFound, InvalidInput."""

@@ -1,11 +1,11 @@
-"""Letting everything happen that can happen without time going on, and turning the clock from one due moment to the next.
+"""Letting everything happen that can without time going on, and turning the clock from due moment to due moment.
 
 Theory of operation. All of it runs on the engine's loop. The engine has come to rest when, over some turns of the loop,
 no job of the database is open or begun, no work is under way, every lease of the worker hangs by a mock, and the store
 says that nothing which can be decided is due. Work that takes real time is waited for, within a bound.
 
-Turning the clock goes from moment to moment, so that no back-off, wait or deadline fires later than its own instant, and
-what it makes possible has happened before the next one.
+Turning the clock goes from moment to moment, so that no back-off, wait or deadline fires later than its own instant,
+and what it makes possible has happened before the next one.
 """
 
 from __future__ import annotations
@@ -61,16 +61,20 @@ class Settling:
         self._registry = registry
         self._patience_s = patience_s
 
-    async def drain(self, patience_s: float | None = None) -> None:
-        """Let everything happen that can happen now. Raises StillRunning."""
+    async def drain(self, patience_s: float | None = None, *, works: bool = True) -> None:
+        """Let everything happen that can happen now. Raises StillRunning.
+
+        Args:
+            works: wait for work that takes real time, too.
+        """
         patience_s = self._patience_s if patience_s is None else patience_s
         database, timers = self._parts.database, self._parts.timers
         try:
             async with asyncio.timeout(patience_s):
                 while True:
-                    await self._quiet()
+                    await self._quiet(works=works)
                     await self._parts.runner.beat()
-                    await self._quiet()
+                    await self._quiet(works=works)
                     jobs, steps = database.jobs, self._stage.steps
                     due = await self._parts.store.due(limit=DUE_MAX, runs=None)
                     if self._can_move(due):
@@ -99,7 +103,7 @@ class Settling:
         """Set the clock to this moment, which must not lie behind a due one, and let everything happen."""
         self._stage.clock.turn(moment)
         self._stage.alarms.ring()
-        await self._quiet()
+        await self._quiet(works=True)
         self._parts.timers.hint(0)
         await self.drain()
 
@@ -117,17 +121,18 @@ class Settling:
 
     # -- coming to rest ----------------------------------------------------------------------------------------------
 
-    async def _quiet(self) -> None:
-        """Wait until nothing moves in memory, in the database or at work."""
+    async def _quiet(self, *, works: bool) -> None:
+        """Wait until nothing moves in memory, in the database or, with `works`, at work."""
         stage, database = self._stage, self._parts.database
         while True:
             if database.open_jobs:
                 await asyncio.wait(tuple(database.open_jobs), return_when=asyncio.FIRST_COMPLETED)
-            elif stage.working:
+            elif works and stage.working:
                 stage.changed.clear()
                 await stage.changed.wait()
             elif await self._turns():
-                if self._parts.runner.held == len(stage.hanging):
+                left = self._parts.runner.held - len(stage.hanging)
+                if not left or (not works and left <= len(stage.working)):
                     return
                 await asyncio.sleep(0.001)  # an attempt that waits for an earlier one's function
 
@@ -137,7 +142,7 @@ class Settling:
         before = database.jobs, stage.steps
         for _ in range(TURNS):
             await asyncio.sleep(0)
-            if (database.jobs, stage.steps) != before or database.open_jobs or stage.working:
+            if (database.jobs, stage.steps) != before or database.open_jobs:
                 return False
         return True
 

@@ -2,7 +2,7 @@
 
 Four steps, each deterministic: rows by longest path over the forward links; links over several rows get a place to pass
 in each (a slot); the order within rows by medians; coordinates by least squares under a minimal distance. Back links,
-and those that would need too many slots, run aside, in lanes at the right of everything they pass.
+and those that would need too many slots, run aside, in lanes at the right of what they pass.
 """
 
 from __future__ import annotations
@@ -425,25 +425,36 @@ def _route_aside(
     rights: list[float],
     wires: list[Wire],
 ) -> None:
-    """Lanes at the right, the shortest links in the innermost."""
-    aside = [number for number, way in enumerate(sheet.ways) if not way]
-    for number in sorted(aside, key=lambda n: (_span(sheet, n), n)):
-        link = sheet.links[number]
-        from_row, to_row = sheet.row[link.source], sheet.row[link.target]
-        first, final = min(from_row, to_row), max(from_row, to_row)
-        touched = range(max(0, first - 1), min(len(rights), final + 2))
+    """Lanes at the right, the shortest innermost: one for each target of back links, one for all that are too long."""
+    groups: dict[int, list[int]] = {}
+    for number, way in enumerate(sheet.ways):
+        if not way:
+            link = sheet.links[number]
+            groups.setdefault(link.target if link.back else -1, []).append(number)
+    for key in sorted(groups, key=lambda key: (max(_span(sheet, n) for n in groups[key]), key)):
+        numbers = groups[key]
+        ends = [
+            sheet.row[box]
+            for n in numbers
+            for box in (sheet.links[n].source, sheet.links[n].target)
+        ]
+        touched = range(max(0, min(ends) - 1), min(len(rights), max(ends) + 2))
         lane = max(rights[row] for row in touched) + LANE
-        below = tops[from_row] + heights[from_row] + 10
-        out = _to_lane(sheet, link.source, boxes[link.source], lane, side=1, edge=below)
-        into = _to_lane(
-            sheet, link.target, boxes[link.target], lane, side=-1, edge=tops[to_row] - 16
-        )
-        middle = (out[-1][1] + into[-1][1]) / 2
-        wires[number] = Wire(
-            (*out, *reversed(into)), aside=True, label=(lane + 6, middle) if link.label else None
-        )
+        labels: dict[float, int] = {}
+        for number in numbers:
+            link = sheet.links[number]
+            from_row, to_row = sheet.row[link.source], sheet.row[link.target]
+            below, above = tops[from_row] + heights[from_row] + 10, tops[to_row] - 16
+            out = _to_lane(sheet, link.source, boxes[link.source], lane, side=1, edge=below)
+            into = _to_lane(sheet, link.target, boxes[link.target], lane, side=-1, edge=above)
+            middle, label = (out[-1][1] + into[-1][1]) / 2, None
+            if link.label:
+                label = (lane + 6, middle + LABEL_HEIGHT * labels.get(middle, 0))
+                labels[middle] = labels.get(middle, 0) + 1
+            wires[number] = Wire((*out, *reversed(into)), aside=True, label=label)
+        wide = max(sheet.links[number].label for number in numbers)
         for row in touched:
-            rights[row] = max(rights[row], lane + (6 + link.label if link.label else 0))
+            rights[row] = max(rights[row], lane + (6 + wide if wide else 0))
 
 
 def _to_lane(

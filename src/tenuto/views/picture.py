@@ -44,8 +44,8 @@ MARKS: Mapping[str, str] = {
 
 STYLE = """
 .tenuto{--ink:#1b2330;--soft:#566072;--line:#c3cad6;--wire:#8893a5;--paper:#fff;--ground:#f6f7f9;
---s-pending:#667085;--s-ready:#3f6296;--s-running:#1f5fd0;--s-waiting:#8a5a00;--s-retry:#b04a0a;
---s-success:#177a46;--s-dead:#c0303c;--s-off:#667085;--s-paused:#7446b8}
+--s-pending:#5c6577;--s-ready:#3f6296;--s-running:#1f5fd0;--s-waiting:#8a5a00;--s-retry:#b04a0a;
+--s-success:#177a46;--s-dead:#c0303c;--s-off:#5c6577;--s-paused:#7446b8}
 @media (prefers-color-scheme:dark){.tenuto{--ink:#e7eaf0;--soft:#9fa9b9;--line:#3a4352;--wire:#6c788b;
 --paper:#1b212b;--ground:#12161d;--s-pending:#93a0b4;--s-ready:#a3bce0;--s-running:#72aeff;--s-waiting:#e2b455;
 --s-retry:#f39a5e;--s-success:#53c98c;--s-dead:#ff8088;--s-off:#93a0b4;--s-paused:#bd9ff7}}
@@ -123,8 +123,11 @@ def graph_svg(graph: Graph, *, states: Mapping[str, str] | None = None) -> str:
             '<g class="edges">'
         )
     ]
-    for edge, label, wire in zip(definition.edges, labels, layout.wires, strict=True):
-        parts.append(_edge(definition.nodes, edge, label, wire, known))
+    edges = [
+        _edge(definition.nodes, edge, label, wire, known)
+        for edge, label, wire in zip(definition.edges, labels, layout.wires, strict=True)
+    ]
+    parts += sorted(edges, key=lambda text: " lit" in text[:24])  # the last are above the others
     parts.append('</g><g class="nodes">')
     for face, box in zip(faces, layout.boxes, strict=True):
         parts.append(face.drawn(box, known.get(face.node.id, "pending")))
@@ -176,7 +179,9 @@ def _detail(node: Node) -> str:
     detail = node.detail
     match detail:
         case Work() if node.type == "http":
-            return f"http {_method(detail)}".rstrip()
+            return f"http {_word(detail, 'method')}".rstrip()
+        case Work() if node.type == "code":
+            return f"code {_word(detail, 'language')}".rstrip()
         case Work() if node.type == "task":
             return "task" if detail.name == node.id else f"task {detail.name}"
         case Wait(for_us=int(length)):
@@ -195,10 +200,11 @@ def _detail(node: Node) -> str:
     return str(node.type)
 
 
-def _method(work: Work) -> str:
-    request = json.loads(work.input.text)
-    method = request.get("method", "") if isinstance(request, dict) else ""
-    return method if isinstance(method, str) and method.isalpha() else ""
+def _word(work: Work, key: str) -> str:
+    """A plain word of a worker's input, empty where it is something else or a template."""
+    given = json.loads(work.input.text)
+    word = given.get(key, "") if isinstance(given, dict) else ""
+    return word if isinstance(word, str) and word.isalpha() else ""
 
 
 def _label(edge: Edge) -> str:

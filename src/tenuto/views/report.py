@@ -46,6 +46,7 @@ class NodeLine:
         since: when what it does began, if known.
         waits_for: what it waits for, in words; empty if for nothing.
         command: what ends that wait, to be copied; empty if no command does.
+        awaits: event and key that it waits for, and what the payload looks like (empty where nobody reads it).
         took: targets of the edges that were taken, where a condition chose among them.
         error: its failure payload, once dead; while it waits to be tried again, code and message
         of the last failure.
@@ -61,6 +62,7 @@ class NodeLine:
     since: int | None = None
     waits_for: str = ""
     command: str = ""
+    awaits: tuple[str, str, str] | None = None
     took: tuple[str, ...] = ()
     error: object = None
 
@@ -219,6 +221,7 @@ def _node_lines(
                 since=since,
                 waits_for=waits_for,
                 command=command,
+                awaits=_awaits(node, waits.get(place), known) if waits_for else None,
                 took=_taken(graph, number, detail.snapshot.edges),
                 error=(
                     known.errors.get(place)
@@ -334,6 +337,12 @@ def _waiting(
     return began, f"its time{_when(timer, known.now)}{due}", ""
 
 
+def _awaits(node: Node, wait: OpenedWait | None, known: Known) -> tuple[str, str, str] | None:
+    if wait is None or wait.key is None:
+        return None
+    return wait.event, wait.key, known.hints.get(node.id, "")
+
+
 def _when(timer: Timer, now: int) -> str:
     left = timer.due_at - now
     return f" in {format_duration(left)}" if left > 0 else " at once"
@@ -375,6 +384,11 @@ def _node_json(line: NodeLine) -> dict[str, object]:
         "iteration": line.iteration,
         "waits_for": line.waits_for or None,
         "command": line.command or None,
+        "awaits": (
+            None
+            if line.awaits is None
+            else dict(zip(("event", "key", "payload"), line.awaits, strict=True))
+        ),
         "took": list(line.took) or None,
         "error": line.error,
     }

@@ -17,9 +17,11 @@ from tenuto.views.picture import MARKS, STYLE
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; "
-    "require-trusted-types-for 'script'"
+    "require-trusted-types-for 'script'; trusted-types picture"
 )
-"""No inline script or style, nothing from elsewhere, and no text is ever parsed as HTML."""
+"""No inline script or style, nothing from elsewhere, and no text is ever parsed as HTML: the only text that becomes
+elements is a graph's SVG, by the policy `picture` (api.js).
+"""
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",

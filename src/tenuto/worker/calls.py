@@ -27,12 +27,13 @@ class Call:
 
     Attributes:
         answer: belongs to the engine's loop; who executes waits on it.
+        begun: the body runs or has run; False only while a process of its own is still to come.
         ended: the body does not run, and will not.
         result: set when it ended by itself; None with `ended`: it was stopped before it had one.
         waiters: futures of the engine's loop, to be resolved once it ended.
     """
 
-    __slots__ = ("answer", "context", "ended", "job", "lease", "result", "task", "waiters")
+    __slots__ = ("answer", "begun", "context", "ended", "job", "lease", "result", "task", "waiters")
 
     def __init__(
         self, lease: Lease, task: Task, answer: asyncio.Future[Result], notebook: Notebook
@@ -43,6 +44,7 @@ class Call:
         self.context = Context(lease, notebook)
         self.job: asyncio.Task[None] | None = None
         self.result: Result | None = None
+        self.begun = not task.process
         self.ended = False
         self.waiters: list[asyncio.Future[None]] = []
 

@@ -91,7 +91,10 @@ class _Child:
 
     def send(self, message: dict[str, Any]) -> None:
         """Tell the engine something, from any thread."""
-        with self._sending, contextlib.suppress(OSError):  # the listener sees to an engine that is gone
+        with (
+            self._sending,
+            contextlib.suppress(OSError),
+        ):  # the listener sees to an engine that is gone
             self._socket.sendall(pack(message))
 
     def on_terminate(self, number: int, frame: types.FrameType | None) -> None:
@@ -142,6 +145,7 @@ class _Child:
         if isinstance(found, Failed):
             result: Result = found
         else:
+            self.send({"say": "begun"})
             result = self._execute(lease, found)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(AttributeError, OSError, ValueError):

@@ -26,7 +26,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from time import monotonic
@@ -38,10 +38,11 @@ from tenuto.runtime.results import canonical
 from tenuto.worker.calls import Call, text_of
 from tenuto.worker.frames import Unpacker, pack, result_of_document
 from tenuto.worker.notes import Notebook
+from tenuto.worker.registry import UNTYPED
 from tenuto.worker.spawnable import address_of
 
 KILL_AFTER_S = 0.8
-"""From asking a child to stop to killing it: less than the runner waits for work to unwind before it gives leases back."""
+"""From asking a child to stop to killing it: less than the runner waits for work to unwind before it gives it back."""
 _CLOSE_S = 5.0
 """Longer than any child lives that is killed, unless the kernel cannot end it."""
 _TICK_S = 0.1
@@ -134,7 +135,9 @@ class Children:
 
     def _wake(self) -> None:
         if self._wake_w >= 0:
-            with contextlib.suppress(BlockingIOError):  # it is full: the thread is being woken already
+            with contextlib.suppress(
+                BlockingIOError
+            ):  # it is full: the thread is being woken already
                 os.write(self._wake_w, b"\0")
 
     # -- in the thread -------------------------------------------------------------------------------------------------
@@ -220,6 +223,9 @@ class Children:
                 _relay(message)
             case _ if call is None:
                 return  # a thread that the user's code left behind
+            case "begun":
+                call.context.heartbeat()  # from here on its silence counts
+                call.begun = True
             case "beat":
                 call.context.heartbeat()
             case "note":
@@ -451,10 +457,14 @@ def _order(call: Call) -> dict[str, Any]:
     """The message that starts an attempt."""
     task = call.task
     assert task.origin is not None
+    address = address_of(task.name, task.origin, task.function)
+    if task.typing != UNTYPED:
+        # What reads annotations is not the worker's: only registering the task again brings it back.
+        address = replace(address, plain=False)
     return {
         "do": "run",
         "lease": asdict(call.lease),
-        "address": address_of(task.name, task.origin, task.function).document(),
+        "address": address.document(),
         "path": [str(Path(entry).absolute()) for entry in sys.path],
         "argv": sys.argv,
         "level": logging.getLogger(ROOT).getEffectiveLevel(),

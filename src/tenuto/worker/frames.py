@@ -1,4 +1,4 @@
-"""Messages between the engine and its children: JSON objects of ours, each behind its length. No user objects, no I/O."""
+"""Messages between the engine and its children: JSON objects of ours, each behind its length. No user objects."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import difflib
 import functools
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -113,6 +113,13 @@ class Task:
         except Misfit as wrong:
             raise Misfit(f"task {self.name}{self.signature}: {wrong}") from None
 
+    def misfit_of_names(self, params: Mapping[str, object]) -> str | None:
+        """Why params of these names cannot be the function's, whatever their values; None when they can."""
+        try:
+            return self.misfit(self._unflattened(dict(params)))
+        except Misfit as misfit:
+            return str(misfit)
+
     def _unflattened(self, params: object) -> object:
         """Params that are the fields of the one parameter, put under its name."""
         flat = self.typing.flat
@@ -208,8 +215,8 @@ def _task_of(
             f"{called!r:.220} is no task name: 1 to 200 letters, digits and `_.:-`, the first none"
             " of the signs; give another with name="
         )
-    if called == "http":
-        raise InvalidTask("a task cannot be named 'http': that is the engine's own")
+    if called in ("http", "code"):
+        raise InvalidTask(f"a task cannot be named {called!r}: that is the engine's own")
     bare = bare_function(function)
     if inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare):
         raise InvalidTask(f"task {called!r} is a generator; a task returns one value")

@@ -54,7 +54,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """All that a child needs to find a task. `plain`: under its name stands the function itself, not a wrapper of it."""
+    """All that a child needs to find a task. `plain`: under its name stands the function itself, not a wrapper."""
 
     task: str
     home: Module
@@ -166,8 +166,9 @@ def _load_quietly(module: Module) -> types.ModuleType:
         return load(module)
     finally:
         _Importing.what = ""
-        if _Importing.refused:  # however the module took it
-            raise NotImportable(_Importing.refused) from None
+        refused, _Importing.refused = _Importing.refused, ""
+        if refused:  # however the module took it
+            raise NotImportable(refused) from None
 
 
 def load(module: Module) -> types.ModuleType:
@@ -238,7 +239,10 @@ def _module(name: str) -> Module:
 def _main() -> Module:
     main = sys.modules.get(MAIN)
     spec = getattr(main, "__spec__", None)
-    return Module(MAIN, _file(main), runs_as=spec.name if spec is not None else "")
+    file = _file(main)
+    if not Path(file).is_file():
+        file = ""  # `<stdin>` and the like
+    return Module(MAIN, file, runs_as=spec.name if spec is not None else "")
 
 
 def _file(module: types.ModuleType | None) -> str:

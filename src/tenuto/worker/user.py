@@ -106,9 +106,14 @@ class UserExecutor:
             await waiter
 
     def take_beat(self, task_id: TaskId) -> bool:
-        """Whether the task called `context.heartbeat()` since this was last asked."""
+        """Whether the task called `context.heartbeat()` since this was last asked, or could not yet: its process is
+        still to come, or that of an earlier attempt is being ended.
+        """
         call = self._live.get(task_id)
-        return call is not None and call.context.take_beat()
+        if call is None:
+            return False
+        waits = call.task.process and (call.context.cancelled or not call.begun)
+        return call.context.take_beat() or waits
 
     async def close(self) -> None:
         """Cancel what is left, end the threads, and wait for the children to be gone. A function in a thread that goes

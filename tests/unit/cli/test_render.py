@@ -15,8 +15,6 @@ from tenuto.cli.render import (
     live_view,
     outcome_view,
     own_frames,
-    run_json,
-    runs_table,
     step_line,
     value_text,
     wait_line,
@@ -249,37 +247,3 @@ def test_the_plain_log_has_a_line_for_each_step() -> None:
         "+3.000s run paused",
         "+1.000s w waits for time",
     ]
-
-
-def test_the_list_of_runs_shows_age_and_marks_quarantine() -> None:
-    row = RunRow(
-        run_id=RunId("run-1"),
-        namespace="default",
-        workflow="order",
-        version=3,
-        definition="h",
-        key="k",
-        state="running",
-        paused=True,
-        created_at=SECOND,
-        ended_at=None,
-        quarantine="why",
-    )
-
-    long = replace(
-        row,
-        run_id=RunId("01939d6e-0000-7000-8000-00000000abcd"),
-        key="order-2026-11-29-000001-of-somebody-with-a-long-name",
-        workflow="enqueued_total_86843350",
-    )
-
-    lines = [" ".join(line.split()) for line in shown(runs_table([row], 4 * SECOND))]
-    narrow = shown(runs_table([long], 4 * SECOND), width=80)
-
-    assert lines == [
-        "run workflow state key age lasted",
-        "run-1 order v3 paused quarantined k 3s",
-    ]
-    assert run_json(row)["state"] == "paused"
-    assert narrow[1].startswith("0000abcd  ")
-    assert len(narrow) == 2, "a long key is cut, not broken into lines"

@@ -54,6 +54,14 @@ def http(request: str) -> str:
     return NODES + f"  a: {{type: http, request: {{{request}}}}}\n"
 
 
+def code(text: str, language: str = "python") -> str:
+    """One code node with a block of code."""
+    lines = "".join(f"      {line}\n" if line else "\n" for line in text.split("\n"))
+    return NODES + f"  a:\n    type: code\n    language: {language}\n    code: |\n{lines}"
+
+
+MAIN = "\ndef main(params):\n  pass"
+
 CASES: list[tuple[str, str]] = [
     # --- the text ---
     ("too_large", "⟦# " + "x" * 1_048_576),
@@ -153,7 +161,34 @@ CASES: list[tuple[str, str]] = [
     ("bad_value", http("url: 'http://a', ⟦auth: {}")),
     ("bad_id", ONE + "vars: {⟦a-b: 1}\n"),
     ("not_yet", NODES + "  a: {type: ⟦foreach, over: input.items}\n"),
-    ("not_yet", NODES + "  a: {type: ⟦Code, language: python}\n"),
+    # --- code ---
+    ("missing_key", NODES + "  ⟦a: {type: code, language: python}\n"),
+    ("missing_key", NODES + "  ⟦a: {type: code, code: 'def main(p): pass'}\n"),
+    ("bad_value", NODES + "  a: {type: code, language: ⟦py, code: 'def main(p): pass'}\n"),
+    ("bad_value", NODES + "  a: {type: code, language: ⟦3, code: 'def main(p): pass'}\n"),
+    ("wrong_type", NODES + "  a: {type: code, language: python, code: ⟦{a: 1}}\n"),
+    ("bad_value", NODES + "  a: {type: task, task: ⟦code}\n"),
+    ("code_syntax", code("def main(params):\n\n  return 1 +⟦")),
+    ("code_syntax", code("⟦return 1", "CPython")),
+    ("code_syntax", code("\n\nx = ⟦(")),
+    ("code_syntax", code("function main() {\n  return 1 +⟦* 2 }", "javascript")),
+    ("code_syntax", code("function main() {}\nlet a;\nlet a⟦;", "JavaScript")),
+    ("code_syntax", NODES + "  a: {type: code, language: python, code: 'def main(p): ⟦)'}\n"),
+    ("code_syntax", NODES + '  a: {type: code, language: cpython, code: "x = \\"\\"\\n⟦)"}\n'),
+    ("code_syntax", NODES + "  a: {type: code, language: python, code: ⟦'x =\n\n    1 +'}\n"),
+    ("code_no_main", code("⟦x = 1")),
+    ("code_no_main", code("⟦def f():\n  def main(params): pass", "cpython")),
+    ("code_no_main", code("import os\n\n⟦def main():\n  pass")),
+    ("code_no_main", code("⟦def main(a, b): pass")),
+    ("code_no_main", code("⟦const f = 'main'; // main\nlet x = f.main;", "javascript")),
+    ("python_subset", code("import ⟦uuid" + MAIN)),
+    ("python_subset", code("⟦from string import digits" + MAIN)),
+    ("python_subset", code("⟦from json import *" + MAIN)),
+    ("python_subset", code("def main(params):\n  x = 'ü'; y = (⟦yield 1)")),
+    ("python_subset", code("def main(params):\n  x = [1]\n  ⟦del x[0]")),
+    ("python_subset", code("⟦class A(dict):\n  pass" + MAIN)),
+    ("python_subset", code("class A:\n  @⟦property\n  def x(self): return 1" + MAIN)),
+    ("python_subset", code("def main(params):\n  return ⟦input()")),
     ("not_yet", NODES + "  a: {type: ⟦call}\n"),
     ("not_yet", NODES + "  a: {type: ⟦emit}\n"),
     ("not_yet", task("⟦compensate: {}")),

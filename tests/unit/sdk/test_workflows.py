@@ -10,8 +10,8 @@ import pytest
 from tenuto.model.errors import InvalidDefinition, InvalidInput, NotFound
 from tenuto.model.stored import decode_graph, encode_graph
 from tenuto.sdk.workflows import (
+    Deployed,
     Source,
-    Workflow,
     compile_source,
     default_input,
     find_source,
@@ -23,8 +23,8 @@ from tenuto.sdk.workflows import (
 TEXT = 'name: t\nvars: {url: "http://x", n: 1}\nnodes:\n  a: {type: set, values: {m: 1}}\n'
 
 
-def workflow(declared: str) -> Workflow:
-    return Workflow(name="t", version=1, hash="h", input_schema=None, vars=declared)
+def workflow(declared: str) -> Deployed:
+    return Deployed(name="t", version=1, hash="h", input_schema=None, vars=declared)
 
 
 def test_a_path_a_text_and_a_name_are_told_apart(tmp_path: Path) -> None:

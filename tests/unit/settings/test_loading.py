@@ -10,7 +10,10 @@ from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tenuto.model.errors import InvalidInput
 from tenuto.settings import SETTINGS, InvalidSettings, Setting, Settings, load, parse_database
 from tenuto.settings.kinds import Switch, Whole
 
@@ -213,6 +216,60 @@ def test_parse_database_without_a_word_asks_the_settings(
     assert str(parse_database(None, {})) == "mine.db"
     assert str(parse_database(None, {"TENUTO_DATABASE": "env.db"})) == "env.db"
     assert str(parse_database("other.db", {})) == "other.db"
+
+
+KEYS = [*(row.key for row in SETTINGS), "dev", "log", "x", "dev.port", "'dev'.\"port\"", "[dev]"]
+WORTHS = [
+    "1",
+    "-1",
+    "9" * 40,
+    "true",
+    '"x"',
+    '"10s"',
+    "[1]",
+    "{port = 1}",
+    "{}",
+    "1.5",
+    "nan",
+    "2026-01-01",
+    '"""',
+    "",
+]
+LINES = st.one_of(
+    st.builds("{} = {}".format, st.sampled_from(KEYS), st.sampled_from(WORTHS)),
+    st.sampled_from(["[dev]", "[log]", "[[dev]]", "[dev.port]", "[x]", "# c", "[", "'", '"""']),
+    st.text(max_size=6),
+)
+
+
+@given(st.lists(LINES, max_size=6))
+def test_whatever_a_file_holds_it_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("settings")
+    (folder / "tenuto.toml").write_text("\n".join(lines), encoding="utf-8")
+
+    try:
+        found = loaded(folder)
+    except InvalidInput as error:
+        assert all(line.startswith("tenuto.toml") for line in str(error).split("\n"))  # noqa: PT017
+    else:
+        assert len(found.sources()) == len(SETTINGS)
+
+
+@given(
+    st.sampled_from([row.variable for row in SETTINGS]),
+    st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=20),
+)
+def test_whatever_a_variable_holds_it_is_read_or_refused_by_its_name(
+    tmp_path_factory: pytest.TempPathFactory, name: str, text: str
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+
+    try:
+        loaded(folder, {name: text})
+    except InvalidSettings as error:
+        assert str(error).startswith(f"{name}: ")  # noqa: PT017
 
 
 def test_settings_load_no_library() -> None:

@@ -72,6 +72,32 @@ def test_what_json_can_hold_is_the_output(value: object) -> None:
     assert json.loads(result.output) == value
 
 
+def test_another_form_of_a_value_is_asked_for_only_when_the_door_refuses_it() -> None:
+    def convert(value: object) -> object:
+        assert value == {1}
+        return [1]
+
+    assert result_of({1}, convert) == Success(output="[1]")
+    assert result_of([2], convert) == Success(output="[2]")
+
+
+def test_another_form_that_is_none_either_is_refused() -> None:
+    result = result_of({1}, lambda value: value)
+
+    assert isinstance(result, Failed)
+    assert (result.code, result.retryable) == ("invalid_result", False)
+
+
+def test_a_value_that_is_too_large_is_not_asked_for_another_form() -> None:
+    def convert(value: object) -> object:
+        raise AssertionError
+
+    result = result_of("x" * 10_000_000, convert)
+
+    assert isinstance(result, Failed)
+    assert result.code == "payload_too_large"
+
+
 def test_a_coroutine_that_was_returned_is_closed_and_refused() -> None:
     async def forgotten() -> None: ...
 

@@ -1,9 +1,13 @@
-"""What task code may ask about its attempt."""
+"""What task code may ask and say about its attempt."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
+import math
 import threading
+from typing import Any
 
 import pytest
 from tests.support.gateway import RUN
@@ -15,7 +19,7 @@ from tenuto.worker.context import Context, current, enter
 from tenuto.worker.notes import Notebook
 
 
-def a_context(place: str = "ship") -> Context:
+def a_context(place: str = "ship", *, notebook: Notebook | None = None) -> Context:
     return Context(
         Lease(
             run_id=RUN,
@@ -29,7 +33,7 @@ def a_context(place: str = "ship") -> Context:
             attempt_us=None,
             heartbeat_us=None,
         ),
-        Notebook(),
+        notebook or Notebook(),
     )
 
 
@@ -95,3 +99,89 @@ def test_the_logger_has_run_task_and_attempt_bound(caplog: pytest.LogCaptureFixt
     assert f"task_id='{RUN}/ship'" in caplog.text
     assert "attempt=2" in caplog.text
     assert "seconds=3" in caplog.text
+
+
+def said(notebook: Notebook) -> list[tuple[str, str]]:
+    """Kind and text of what has gathered."""
+    return [(str(note.kind), note.text) for note in notebook.take()]
+
+
+def test_lines_of_the_logger_are_kept_with_the_attempt_whatever_the_program_does_with_its_logs() -> (
+    None
+):
+    notebook = Notebook()
+    logger = a_context(notebook=notebook).logger
+    logging.getLogger("tenuto").setLevel(logging.CRITICAL)
+    try:
+        logger.debug("unheard")
+        logger.info("reserved", order="o 1", shelf=7, none=None)
+        logger.bind(sku=3).warning("%s left of %d", "few", 9)
+        logger.error("done by 100%", "to fill")
+        logger.critical("over")
+    finally:
+        logging.getLogger("tenuto").setLevel(logging.NOTSET)
+
+    assert said(notebook) == [
+        ("log", 'reserved order="o 1" shelf=7 none=None'),
+        ("log", "few left of 9 sku=3"),
+        ("log", '"done by 100%" "to fill"'),
+        ("log", "over"),
+    ]
+
+
+def test_an_exception_that_is_logged_is_named_in_the_note(caplog: pytest.LogCaptureFixture) -> None:
+    notebook = Notebook()
+    try:
+        raise ValueError("no such order")
+    except ValueError:
+        a_context(notebook=notebook).logger.exception("failed", order=1)
+
+    assert said(notebook) == [("log", 'failed order=1 exception="ValueError: no such order"')]
+    assert "Traceback" in caplog.text
+
+
+def test_a_field_that_cannot_be_shown_does_not_fail_the_task() -> None:
+    class Rude:
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    notebook = Notebook()
+    logging.disable(logging.INFO)
+    try:
+        a_context(notebook=notebook).logger.info("odd", value=Rude())
+    finally:
+        logging.disable(logging.NOTSET)
+
+    assert said(notebook) == [("log", "odd value=<Rude>")]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ((3, 10, "rows"), {"done": 3, "total": 10, "message": "rows"}),
+        ((0.5,), {"done": 0.5, "total": None, "message": ""}),
+        ((True, math.inf), {"done": 1, "total": None, "message": ""}),
+        ((2**70, 2**71), {"done": 2.0**70, "total": 2.0**71, "message": ""}),
+    ],
+    ids=str,
+)
+def test_progress_is_numbers_that_json_holds(given: Any, text: object) -> None:
+    notebook = Notebook()
+    a_context(notebook=notebook).progress(*given)
+
+    [(kind, told)] = said(notebook)
+    assert kind == "progress"
+    assert json.loads(told) == text
+
+
+def test_progress_that_is_no_number_is_not_shown() -> None:
+    notebook = Notebook()
+    a_context(notebook=notebook).progress(math.nan, 3)
+
+    assert said(notebook) == []
+
+
+@pytest.mark.parametrize("given", [("3",), (None,), (1, "2")], ids=str)
+def test_progress_of_another_type_is_the_callers_mistake(given: Any) -> None:
+    with pytest.raises(TypeError, match="must be a number"):
+        a_context().progress(*given)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import collections.abc
+import decimal
 import functools
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Annotated, Any, Literal, get_type_hints
 
 import pytest
 
-from tenuto.worker.registry import InvalidTask, Registry, TaskError, UnknownTask
+from tenuto.worker.registry import (
+    InvalidTask,
+    Misfit,
+    Registry,
+    TaskError,
+    Typing,
+    UnknownTask,
+)
 
 
 def ship(order: str, *, fast: bool = False) -> str:
@@ -149,6 +158,82 @@ def test_async_is_seen_through_partials_and_callable_objects() -> None:
     assert registry.get("partial").is_async
     assert registry.get("object").is_async
     assert not registry.get("sync").is_async
+
+
+def with_typing(typing: Typing) -> Registry:
+    def charge(order: object) -> None: ...
+
+    registry = Registry()
+    registry.add(charge, typing=typing)
+    return registry
+
+
+def test_an_untyped_functions_params_are_its_arguments() -> None:
+    registry = Registry()
+    registry.add(ship)
+
+    assert registry.get("ship").bind({"order": "A"}) == {"order": "A"}
+    with pytest.raises(Misfit, match="needs 'order'"):
+        registry.get("ship").bind({})
+
+
+def test_arguments_are_converted_once_their_names_are_right() -> None:
+    def convert(params: dict[str, Any]) -> dict[str, Any]:
+        if params["order"] == 0:
+            raise Misfit("order must not be 0")
+        return {"order": params["order"] + 1}
+
+    task = with_typing(Typing(arguments=convert)).get("charge")
+
+    assert task.bind({"order": 1}) == {"order": 2}
+    with pytest.raises(
+        Misfit, match=r"^task charge\(order: object\) -> None: order must not be 0$"
+    ):
+        task.bind({"order": 0})
+    with pytest.raises(Misfit, match="has no parameter 'odrer'; did you mean 'order'"):
+        task.bind({"odrer": 0})
+
+
+def test_fields_of_the_flat_parameter_stand_for_it() -> None:
+    task = with_typing(Typing(flat="order", fields=frozenset({"id", "amount"}))).get("charge")
+
+    assert task.bind({"id": 1, "amount": 2}) == {"order": {"id": 1, "amount": 2}}
+    assert task.bind({"order": 3}) == {"order": 3}
+    assert task.bind({}) == {"order": {}}
+    with pytest.raises(Misfit, match="no parameter 'amuont'; did you mean 'amount'"):
+        task.bind({"amuont": 2})
+    assert task.misfit_of_names({"id": "${input.id}"}) is None
+    assert "no parameter 'amuont'" in str(task.misfit_of_names({"amuont": 1}))
+
+
+def test_a_context_is_neither_asked_for_nor_shown() -> None:
+    def charge(here: object, order: str = "") -> None: ...
+
+    registry = Registry()
+    registry.add(charge, typing=Typing(contexts=frozenset({"here"})))
+
+    assert registry.get("charge").bind({}) == {}
+    assert registry.signature("charge") == "(order: str = '') -> None"
+    with pytest.raises(Misfit, match="no parameter 'here'"):
+        registry.get("charge").bind({"here": 1})
+
+
+def test_a_signature_names_types_without_their_modules_and_quotes() -> None:
+    def charge(
+        a: collections.abc.Sequence[int],
+        b: Annotated[decimal.Decimal, "x.y"],
+        c: Literal["a.b"] = "a.b",
+    ) -> decimal.Decimal | None: ...
+
+    evaluated = get_type_hints(charge, include_extras=True)
+    texts = Registry()
+    texts.add(charge)
+    charge.__annotations__ = evaluated
+    types = Registry()
+    types.add(charge)
+
+    assert texts.signature("charge") == types.signature("charge")
+    assert "b: Annotated[Decimal, 'x.y']" in types.signature("charge")
 
 
 def test_a_task_error_says_its_code_and_message() -> None:

@@ -117,12 +117,16 @@ class _Reader:
             return self._text(value, path) if "${" in value else Constant(value)
         if isinstance(value, list):
             parts = tuple(self._part(item, (*path, index)) for index, item in enumerate(value))
-            return Items(parts) if _varies(parts) else Constant(value)
+            if _varies(parts):
+                return Items(parts)
+            return Constant([part.value for part in parts if isinstance(part, Constant)])
         if isinstance(value, dict):
             fields = tuple((key, self._part(item, (*path, key))) for key, item in value.items())
             # The root is built anew each time: the list of its secrets is added to it.
             varies = _varies(tuple(part for _, part in fields))
-            return Fields(fields) if varies or not path else Constant(value)
+            if varies or not path:
+                return Fields(fields)
+            return Constant({k: part.value for k, part in fields if isinstance(part, Constant)})
         return Constant(value)
 
     def _text(self, text: str, path: tuple[str | int, ...]) -> Part:

@@ -53,7 +53,13 @@ class FileLock:
             _take(self.fd)
         except BlockingIOError:
             pid = _noted(self.fd).pid
+            left = _left_by(pid, self.fd)
             os.close(self.fd)
+            if left is not None:
+                raise Conflict(
+                    f"{database} is still in use by a process (pid {left}) that an engine (pid {pid})"
+                    " left behind when it died; stop that one, or name another file with --database"
+                ) from None
             raise Conflict(
                 f"{database} is in use by another engine (pid {pid});"
                 " stop that one, or name another file with --database"
@@ -133,6 +139,28 @@ def _noted(fd: int) -> Holder:
     pid = lines[0].strip() if lines else ""
     url = lines[1].strip() if len(lines) > 1 else ""
     return Holder(pid or "unknown", url if url.startswith(("http://", "https://")) else "")
+
+
+def _left_by(pid: str, fd: int) -> int | None:
+    """A process that has the lock file open while the one that noted itself is dead; None where that cannot be told."""
+    proc = Path("/proc")
+    try:
+        state = (proc / pid / "stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        state = "X"  # dead, or a system that does not tell
+    except OSError:
+        return None
+    if state not in ("X", "Z"):
+        return None
+    wanted = os.fstat(fd)
+    for handle in proc.glob("[0-9]*/fd/*"):
+        other = int(handle.parts[2])
+        try:
+            if other != os.getpid() and os.path.samestat(handle.stat(), wanted):
+                return other
+        except OSError:
+            continue  # it has ended or closed it, or is somebody else's
+    return None
 
 
 def _beside(database: Path) -> Path:

@@ -29,8 +29,9 @@ async function route() {
     return;
   }
   here.leave?.();
-  connection("off");
   const first = here.path === "";
+  const same = here.path === pathname;
+  if (!same) connection("off");
   const view = { path: pathname };
   here = view;
   const found = ROUTES.map(([pattern, show, tab]) => [pattern.exec(pathname), show, tab]).find(
@@ -53,9 +54,11 @@ async function route() {
     isHere: () => here === view,
     go,
   };
-  patch(main, h("p", { class: "loading" }, "Loading …"));
-  if (!first) main.focus({ preventScroll: true });
-  window.scrollTo(0, 0);
+  if (!same) {
+    patch(main, h("p", { class: "loading" }, "Loading …"));
+    if (!first) main.focus({ preventScroll: true });
+    window.scrollTo(0, 0);
+  }
   const [, show] = found;
   const names = found[0].slice(1).map(decodeURIComponent);
   while (here === view) {

@@ -6,7 +6,8 @@ const SVG_TAGS = new Set(["svg", "path", "rect", "line", "svg:title"]);
 
 /**
  * Makes an element. `props`: attributes; `on…` are listeners, `value` and `checked` properties; null, undefined and
- * false leave one out. `key` tells siblings apart; `keep` leaves the children of an existing element alone.
+ * false leave one out. `key` tells siblings apart; `keep` leaves an
+ * existing element alone, with all that is in it.
  */
 export function h(tag, props, ...children) {
   const node = SVG_TAGS.has(tag)
@@ -29,8 +30,15 @@ export function h(tag, props, ...children) {
 function append(node, children) {
   for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
-    node.append(child instanceof Node ? child : String(child));
+    node.append(!(child instanceof Node) ? String(child) : child.isConnected ? stub(child) : child);
   }
+}
+
+/** Stands for an element that is shown already, so that it need not leave the page to be shown again. */
+function stub(shown) {
+  const node = document.createElement("div");
+  node._same = shown;
+  return node;
 }
 
 function listen(node, type, handler) {
@@ -56,12 +64,22 @@ function patchChildren(parent, wanted) {
   for (const child of parent.childNodes) if (child._key) keyed.set(child._key, child);
   let at = parent.firstChild;
   for (const next of wanted) {
+    if (next._same) {
+      if (next._same === at) at = at.nextSibling;
+      else parent.insertBefore(next._same, at);
+      continue;
+    }
     const found = next._key ? keyed.get(next._key) : at && !at._key ? at : null;
     if (found && alike(found, next)) {
       if (found === at) at = at.nextSibling;
       else parent.insertBefore(found, at);
       patchNode(found, next);
-    } else parent.insertBefore(next, at);
+    } else {
+      parent.insertBefore(next, at);
+      for (const inner of next.querySelectorAll?.("div") ?? []) {
+        if (inner._same) inner.replaceWith(inner._same);
+      }
+    }
   }
   while (at) {
     const after = at.nextSibling;
@@ -79,6 +97,7 @@ function patchNode(old, next) {
     if (old.nodeValue !== next.nodeValue) old.nodeValue = next.nodeValue;
     return;
   }
+
   for (const { name } of [...old.attributes]) {
     // Whether a fold is open is the reader's choice.
     if (!next.hasAttribute(name) && !(name === "open" && old.nodeName === "DETAILS")) {
@@ -90,7 +109,7 @@ function patchNode(old, next) {
   }
   if (old._on) for (const type of Object.keys(old._on)) old._on[type] = null;
   for (const [type, handler] of Object.entries(next._on ?? {})) listen(old, type, handler);
-  if (!old._keep) patchChildren(old, [...next.childNodes]);
+  patchChildren(old, [...next.childNodes]);
   if (old !== document.activeElement) {
     for (const [name, value] of Object.entries(next._set ?? {})) {
       if (old[name] !== value) old[name] = value;

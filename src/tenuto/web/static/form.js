@@ -102,27 +102,16 @@ export function startForm(version, started) {
 }
 
 function commandOf(version, area) {
-  const made = copyButton("", "Copy as command", "Copy the command that starts this run");
-  made.addEventListener("click", () => {}, { capture: true });
-  return h(
-    "span",
-    {
-      onmousedown: () => refresh(),
-      onkeydown: () => refresh(),
-    },
-    made,
-  );
-
-  function refresh() {
+  const text = () => {
     let input = area.value;
     try {
       input = JSON.stringify(JSON.parse(input));
     } catch {
       // It is copied as it stands.
     }
-    const text = `tenuto run start ${quoted(version.name)} --input ${quoted(input)}`;
-    made._on.click = copyButton(text)._on.click;
-  }
+    return `tenuto run start ${quoted(version.name)} --input ${quoted(input)}`;
+  };
+  return copyButton(text, "Copy as command", "Copy the command that starts this run");
 }
 
 function required(schema) {

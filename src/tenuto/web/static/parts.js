@@ -26,10 +26,12 @@ async function copy(text) {
   toast("Copied");
 }
 
+/** `text`: what to copy, or a function that gives it. */
 export function copyButton(text, label = "Copy", title = "") {
+  const given = typeof text === "function" ? text : () => text;
   return h(
     "button",
-    { type: "button", class: "small", title: title || text, onclick: () => copy(text) },
+    { type: "button", class: "small", title: title || given(), onclick: () => copy(given()) },
     label,
   );
 }
@@ -50,15 +52,16 @@ export function json(value, { label = "value" } = {}) {
   );
 }
 
-/** A failure payload: code, message, and the rest of it. */
+/** A failure payload: where, code, message, and the rest of it. */
 export function failure(error) {
-  const { code, message, ...more } = error !== null && typeof error === "object" ? error : { message: error };
-  const details = Object.keys(more).length > 0;
+  const given = error !== null && typeof error === "object" ? error : { message: error };
+  const { code, message, node, kind, ...rest } = given;
+  const more = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== null));
   return h(
     "div",
     { class: "failure" },
-    h("p", null, code && h("code", { class: "code" }, String(code)), message ? ` ${text(message)}` : ""),
-    details && h("details", null, h("summary", null, "Details"), json(more, { label: "details" })),
+    h("p", null, code && h("code", { class: "code", title: kind ?? null }, String(code)), node && [" in ", h("code", null, String(node))], message ? `: ${text(message)}` : ""),
+    Object.keys(more).length > 0 && h("details", null, h("summary", null, "Details"), json(more.details && Object.keys(more).length === 1 ? more.details : more, { label: "details" })),
   );
 }
 

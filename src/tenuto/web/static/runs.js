@@ -51,6 +51,12 @@ export async function showRuns(context) {
     else merge(state, run);
     schedule(draw);
   };
+  // What changed between the first page and the stream's beginning is in no message.
+  let lostOnce = true;
+  const catchUp = async () => {
+    lostOnce = false;
+    for (const run of (await get("/runs", query(""))).items) changed(run);
+  };
   const live = follow("/runs/events", {
     on: (event, run) => event === "run" && changed(run),
     poll: async () => {
@@ -63,17 +69,7 @@ export async function showRuns(context) {
       connection(how === "live" && state.paused ? "paused" : how, retryAt, () => live.now());
     },
   });
-  // What changed between the first page and the stream's beginning is in no message.
-  let lostOnce = true;
-  const catchUp = async () => {
-    lostOnce = false;
-    for (const run of (await get("/runs", query(""))).items) changed(run);
-  };
   context.onLeave(live.stop);
-  context.onMove(() => {
-    live.stop();
-    showRuns(context);
-  });
   draw();
 }
 

@@ -2,7 +2,6 @@
 
 import { h, icon } from "/static/dom.js";
 import { MARKS } from "/static/marks.js";
-import { now } from "/static/api.js";
 
 /** States of a run, in the order of the filter. */
 export const RUN_STATES = ["running", "paused", "success", "failed", "cancelled", "timed_out"];
@@ -66,7 +65,7 @@ export function age(instant) {
   return h(
     "time",
     { datetime: instant, title: `${LONG.format(at)} (${instant})`, "data-tick": "age" },
-    ago(now() - at),
+    ago(Date.now() - at),
   );
 }
 
@@ -76,7 +75,7 @@ export function lasted(run) {
   if (run.ended_at) {
     return h("span", { title: `ended ${run.ended_at}` }, duration((Date.parse(run.ended_at) - began) * 1000));
   }
-  return h("span", { "data-tick": "since", "data-at": run.created_at }, ticking((now() - began) * 1000));
+  return h("span", { "data-tick": "since", "data-at": run.created_at }, ticking((Date.now() - began) * 1000));
 }
 
 /** Moves every figure that grows with time. */
@@ -84,8 +83,8 @@ export function tick() {
   for (const node of document.querySelectorAll("[data-tick]")) {
     const text =
       node.dataset.tick === "age"
-        ? ago(now() - Date.parse(node.dateTime))
-        : ticking(Math.max(0, now() - Date.parse(node.dataset.at)) * 1000);
+        ? ago(Date.now() - Date.parse(node.dateTime))
+        : ticking(Math.max(0, Date.now() - Date.parse(node.dataset.at)) * 1000);
     if (node.textContent !== text) node.textContent = text;
   }
 }

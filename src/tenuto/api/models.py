@@ -1,0 +1,439 @@
+"""Documents and bodies of REST as types, for OpenAPI and for checking bodies. Written by hand: the API is a decision.
+
+Answers are not passed through these models: `views.documents` shapes them, and a test holds both in step.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+RunStateName = Literal[
+    "pending", "running", "paused", "closing", "success", "failed", "cancelled", "timed_out"
+]
+TaskStateName = Literal["pending", "running", "retry", "success", "dead", "cancelled"]
+NoteKindName = Literal["stdout", "stderr", "log", "progress"]
+
+Instant = Annotated[
+    str,
+    Field(description="RFC 3339 in UTC", json_schema_extra={"format": "date-time"}),
+]
+Json = Any
+_RUN = "01980000-0000-7000-8000-000000000001"
+
+
+class Document(BaseModel):
+    """What is answered."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Run(Document):
+    """A run in a list."""
+
+    run_id: str = Field(examples=[_RUN])
+    workflow: str
+    version: int
+    state: RunStateName
+    key: str | None = Field(description="the idempotency key of its start")
+    created_at: Instant
+    ended_at: Instant | None
+    quarantine: str | None = Field(description="why it is held; `resume` tries again")
+
+
+class StartedRun(Run):
+    """A run, and whether it was there already."""
+
+    deduplicated: bool = Field(description="the key had its run already, and this is it")
+
+
+class AwaitedEvent(Document):
+    """The event that a node waits for. `payload` shows what is read of it; empty for nothing."""
+
+    event: str
+    key: str
+    payload: str
+
+
+class NodeState(Document):
+    """A node of a run."""
+
+    id: str
+    type: str
+    state: str
+    attempts: int
+    iteration: int | None
+    waits_for: str | None
+    command: str | None = Field(description="the command that ends its wait")
+    awaits: AwaitedEvent | None
+    took: list[str] | None = Field(description="where its conditions led")
+    error: Json
+
+
+class Step(Document):
+    """A step of a timeline. `start_us` counts from the run's start."""
+
+    place: str
+    node: str | None
+    what: Literal["attempt", "wait", "event", "run"]
+    attempt: int | None
+    result: str | None
+    code: str | None
+    message: str | None
+    worker: str | None
+    start_us: int | None
+    duration_us: int | None
+
+
+class RunReport(Run):
+    """Everything about a run."""
+
+    lasted_us: int | None
+    output: Json
+    error: Json
+    go_on: str | None = Field(description="the command that carries it on, where nobody drives it")
+    nodes: list[NodeState]
+    timeline: list[Step]
+
+
+class Event(Document):
+    """One event of a history."""
+
+    seq: int
+    at: Instant
+    kind: str
+    place: str
+    node: str | None
+    data: Json
+
+
+class Note(Document):
+    """What an attempt said: a line, or its progress (`number` 0) as JSON text."""
+
+    place: str
+    node: str
+    attempt: int
+    number: int
+    at: Instant
+    kind: NoteKindName
+    text: str
+
+
+class RunNode(Document):
+    """A node with its values, attempts and notes."""
+
+    node: str
+    place: str
+    type: str
+    state: str
+    input: Json
+    output: Json
+    error: Json
+    waits_for: str | None
+    command: str | None
+    attempts: list[Step]
+    notes: list[Note]
+
+
+class Payload(Document):
+    """One stored value."""
+
+    place: str
+    kind: str
+    seq: int
+    value: Json
+
+
+class NodeType(Document):
+    """A node of a definition."""
+
+    id: str
+    type: str
+
+
+class Edge(Document):
+    """An edge of a definition."""
+
+    model_config = ConfigDict(extra="forbid", serialize_by_alias=True)
+
+    source: str = Field(alias="from")
+    to: str
+    on: Literal["success", "failure", "always"]
+    when: str | None
+    otherwise: bool = Field(alias="else")
+    loop: int | None
+
+
+class VersionRow(Document):
+    """A version in a list."""
+
+    name: str
+    version: int
+    hash: str
+    created_at: Instant
+
+
+class Workflow(VersionRow):
+    """A name with its newest version."""
+
+    versions: int
+
+
+class Version(VersionRow):
+    """A version with all that it says."""
+
+    description: str
+    source: str
+    input_schema: Json
+    vars: dict[str, Json]
+    nodes: list[NodeType]
+    edges: list[Edge]
+
+
+class Finding(Document):
+    """One thing that is wrong with a definition."""
+
+    code: str
+    severity: Literal["error", "warning"]
+    file: str
+    line: int
+    column: int
+    text: str
+    message: str
+    hint: str
+
+
+class Deployed(Version):
+    """A stored version. `findings` are warnings."""
+
+    created: bool = Field(description="false: the newest version says the same already")
+    findings: list[Finding]
+
+
+class Validated(Document):
+    """What came of a check."""
+
+    valid: bool
+    name: str | None
+    findings: list[Finding]
+
+
+class Export(Document):
+    """All that is kept of a run."""
+
+    tenuto: str
+    run: RunReport
+    definition: Version
+    history: list[Event]
+    payloads: list[Payload]
+    notes: list[Note]
+
+
+class Verified(Document):
+    """What came of folding a run's history anew."""
+
+    run_id: str
+    events: int
+    ok: bool
+    differences: list[str]
+
+
+class Task(Document):
+    """A task in a list."""
+
+    run_id: str
+    workflow: str
+    node: str
+    place: str
+    name: str
+    queue: str
+    priority: int
+    state: TaskStateName
+    attempt: int
+    lost: int
+    worker: str | None
+    leased_at: Instant | None
+    error: Json
+
+
+class Worker(Document):
+    """A worker as last heard of."""
+
+    id: str
+    queues: list[str]
+    names: list[str]
+    labels: dict[str, str]
+    capacity: int
+    busy: int
+    lag_us: int
+    version: str
+    seen_at: Instant
+
+
+class Awaited(Document):
+    """An address that open waits wait for."""
+
+    event: str
+    key: str
+    waits: int
+
+
+class Stored(Document):
+    """Whether an event was new."""
+
+    stored: bool = Field(description="false: an event with this id was sent before")
+
+
+class Health(Document):
+    """How the server is."""
+
+    status: Literal["ok"]
+    version: str
+    database: str
+    pid: int
+    url: str
+    started_at: Instant
+
+
+class RunPage(Document):
+    """A page of runs, newest first. `next` is the cursor of the next page, null at the end."""
+
+    items: list[Run]
+    next: str | None
+
+
+class WorkflowPage(Document):
+    """A page of workflows, by name."""
+
+    items: list[Workflow]
+    next: str | None
+
+
+class VersionPage(Document):
+    """A page of versions, newest first."""
+
+    items: list[VersionRow]
+    next: str | None
+
+
+class EventPage(Document):
+    """A page of a history, in order. `next` is what `after` takes."""
+
+    items: list[Event]
+    next: str | None
+
+
+class NotePage(Document):
+    """What attempts said, oldest first."""
+
+    items: list[Note]
+    next: str | None
+
+
+class TaskPage(Document):
+    """A page of tasks, those of the newest runs first."""
+
+    items: list[Task]
+    next: str | None
+
+
+class WorkerPage(Document):
+    """All workers."""
+
+    items: list[Worker]
+    next: str | None
+
+
+class AwaitedPage(Document):
+    """Addresses that are waited for."""
+
+    items: list[Awaited]
+    next: str | None
+
+
+class Problem(Document):
+    """RFC 9457: what went wrong. `code` is stable; `detail` names the place and the cure."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: Literal[
+        "bad_request",
+        "forbidden_host",
+        "forbidden_origin",
+        "not_found",
+        "method_not_allowed",
+        "conflict",
+        "payload_too_large",
+        "unsupported_media_type",
+        "invalid_input",
+        "invalid_definition",
+        "rate_limited",
+        "internal",
+        "unavailable",
+    ]
+    path: str | None = Field(default=None, description="the place in the request")
+    hint: str | None = None
+    findings: list[Finding] | None = None
+
+
+# -- bodies -----------------------------------------------------------------------------------------------------------
+
+
+class Body(BaseModel):
+    """What is sent: unknown fields are refused, nothing is converted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class DefinitionBody(Body):
+    """A definition."""
+
+    source: str = Field(
+        description="YAML or JSON, at most 1 MiB",
+        examples=["name: hello\nnodes:\n  pause: {type: wait, for: 1s}\n"],
+    )
+    file: str = Field(
+        default="<request>",
+        max_length=512,
+        description="what findings call it",
+        examples=["a.yaml"],
+    )
+
+
+class StartBody(Body):
+    """A run to start."""
+
+    workflow: str = Field(description="a deployed name", examples=["hello"])
+    version: int | None = Field(default=None, ge=1, description="the newest by default")
+    input: Json = Field(default=None, description="checked against the definition's `input`")
+    vars: dict[str, Json] | None = Field(default=None, description="over the definition's `vars`")
+    key: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=512,
+        description="idempotency key: one key, one run; as the header Idempotency-Key",
+    )
+
+
+class CancelBody(Body):
+    """Why a run is cancelled."""
+
+    reason: str = Field(default="", max_length=2_000)
+
+
+class NothingBody(Body):
+    """An empty object, or no body."""
+
+
+class EventBody(Body):
+    """An event for whoever waits for it."""
+
+    event: str = Field(min_length=1, max_length=512, examples=["order.approved"])
+    key: str = Field(max_length=512, examples=["A-1"])
+    payload: Json = Field(default=None, description="any JSON value; the output of the wait")
+    event_id: str | None = Field(
+        default=None, min_length=1, max_length=512, description="a second one with it is dropped"
+    )

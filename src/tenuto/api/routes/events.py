@@ -1,0 +1,57 @@
+"""`/v1/events`: messages for runs that wait, and what is waited for."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from fastapi import FastAPI, Request, Response
+
+from tenuto.api.bodies import JSON, read_body
+from tenuto.api.models import AwaitedPage, EventBody, Stored
+from tenuto.api.parameters import EventQuery
+from tenuto.api.service import UNSAFE, Service, body_of, encode, responses
+from tenuto.dsl.storable import check_word
+from tenuto.runtime.results import canonical
+
+TAGS: list[str | Enum] = ["events"]
+
+
+def add_routes(app: FastAPI, service: Service) -> None:
+    """Add the routes."""
+    accepted = responses(Stored, *UNSAFE)
+    accepted[202] = accepted.pop(200)
+
+    @app.post(
+        "/v1/events",
+        tags=TAGS,
+        summary="Send an event",
+        status_code=202,
+        responses=accepted,
+        openapi_extra=body_of(EventBody),
+    )
+    async def send_event(request: Request) -> Response:
+        """The oldest wait for (event, key) takes it, now or when it opens within seven days."""
+        body = await read_body(request, EventBody)
+        for word, what in (
+            (body.event, "event"),
+            (body.key, "key"),
+            (body.event_id or "", "event_id"),
+        ):
+            check_word(word, what)
+        stored = await service.backend.commands.send_event(
+            body.event,
+            body.key,
+            canonical(body.payload, name="payload"),
+            event_id=body.event_id,
+        )
+        return Response(encode({"stored": stored}), status_code=202, media_type=JSON)
+
+    @app.get(
+        "/v1/events/awaited",
+        tags=TAGS,
+        summary="List what is waited for",
+        responses=responses(AwaitedPage),
+    )
+    async def list_awaited(event: EventQuery = None) -> Response:
+        """Addresses (event, key), at most 1,000."""
+        return await service.answer(lambda answers: answers.list_awaited(event=event))

@@ -1,0 +1,339 @@
+"""`/v1/runs`: start, list, show, command, wait, export, verify, pictures, streams."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+from fastapi import FastAPI, Header, Request, Response
+
+from tenuto.api.bodies import read_body
+from tenuto.api.models import (
+    CancelBody,
+    EventPage,
+    Export,
+    NotePage,
+    NothingBody,
+    Run,
+    RunNode,
+    RunPage,
+    RunReport,
+    StartBody,
+    StartedRun,
+    Verified,
+)
+from tenuto.api.parameters import (
+    After,
+    Cursor,
+    HistoryLimit,
+    KeyQuery,
+    Limit,
+    NodePath,
+    NodeQuery,
+    RunPath,
+    RunStates,
+    Since,
+    Timeout,
+    Until,
+    WorkflowQuery,
+    instant,
+)
+from tenuto.api.problems import Problem
+from tenuto.api.routes.workflows import SVG, picture
+from tenuto.api.service import UNSAFE, Service, body_of, responses
+from tenuto.api.starting import Starter
+from tenuto.api.streams import ChangesStream, EventStream, RunStream
+from tenuto.dsl.storable import check_word
+from tenuto.model.ids import RunId
+from tenuto.views.answers import LIMIT, LIMIT_MAX, Answers
+from tenuto.views.documents import Document
+from tenuto.views.picture import graph_svg
+
+TAGS: list[str | Enum] = ["runs"]
+_STREAM = {"text/event-stream": {"schema": {"type": "string"}}}
+
+
+def add_routes(app: FastAPI, service: Service) -> None:
+    """Add the routes; fixed paths before those with a run in them."""
+    _add_lists(app, service)
+    _add_streams(app, service)
+    _add_commands(app, service)
+    _add_waiting(app, service)
+    _add_details(app, service)
+    _add_whole(app, service)
+
+
+def _add_lists(app: FastAPI, service: Service) -> None:
+    starter = Starter(service.backend)
+
+    @app.post(
+        "/v1/runs",
+        tags=TAGS,
+        summary="Start a run",
+        responses=responses(
+            StartedRun,
+            *UNSAFE,
+            "not_found",
+            about="The key had its run already (header Deduplicated: true)",
+            created="The new run",
+        ),
+        openapi_extra=body_of(StartBody),
+    )
+    async def start_run(
+        request: Request,
+        idempotency_key: Annotated[
+            str | None, Header(description="as `key` of the body: one key, one run")
+        ] = None,
+    ) -> Response:
+        """It is stored, and will be carried on, when this answers. Repeat it with the same key after a lost answer."""
+        body = await read_body(request, StartBody)
+        check_word(body.key or "", "key")
+        if idempotency_key is not None:
+            if body.key not in (None, idempotency_key):
+                raise Problem(
+                    "invalid_input",
+                    "key: the header Idempotency-Key says another; send one of them",
+                    path="key",
+                )
+            if not idempotency_key:
+                raise Problem("invalid_input", "Idempotency-Key: is empty", path="Idempotency-Key")
+            check_word(idempotency_key, "Idempotency-Key")
+        started = await starter.start(body, body.key or idempotency_key)
+        run_id, again = started.run_id, not started.created
+
+        async def shown(answers: Answers) -> Document:
+            return {**await answers.get_run_row(run_id), "deduplicated": again}
+
+        headers = {"Location": f"/v1/runs/{run_id}"} | ({"Deduplicated": "true"} if again else {})
+        return await service.answer(shown, status=200 if again else 201, headers=headers)
+
+    @app.get("/v1/runs", tags=TAGS, summary="List runs", responses=responses(RunPage))
+    async def list_runs(
+        workflow: WorkflowQuery = None,
+        state: RunStates = [],  # noqa: B006 - read only
+        key: KeyQuery = None,
+        since: Since = None,
+        until: Until = None,
+        limit: Limit = LIMIT,
+        cursor: Cursor = None,
+    ) -> Response:
+        """Newest first. All conditions hold together."""
+        earliest, latest = instant(since, "since"), instant(until, "until")
+        return await service.answer(
+            lambda answers: answers.list_runs(
+                workflow=workflow,
+                states=state,
+                key=key,
+                since=earliest,
+                until=latest,
+                limit=limit,
+                cursor=cursor,
+            )
+        )
+
+
+def _add_streams(app: FastAPI, service: Service) -> None:
+    backend, limits, held = service.backend, service.limits, service.held
+
+    @app.get(
+        "/v1/runs/events",
+        tags=TAGS,
+        summary="Follow all runs",
+        responses=responses(None, about="Server-sent events", content=_STREAM),
+        response_class=Response,
+    )
+    async def follow_runs() -> Response:
+        """Event `run` with the run's document for each that changed."""
+        held.check()
+        return EventStream(held, limits, ChangesStream(backend, limits).send)
+
+    @app.get(
+        "/v1/runs/{run_id}/events",
+        tags=TAGS,
+        summary="Follow a run",
+        responses=responses(None, "not_found", about="Server-sent events", content=_STREAM),
+        response_class=Response,
+    )
+    async def follow_run(
+        run_id: RunPath,
+        last_event_id: Annotated[
+            str | None, Header(description="go on after the event with this number")
+        ] = None,
+    ) -> Response:
+        """The whole history, then what happens.
+
+        `history` events carry their number as id, `note` what attempts say, `state` the run's document at first and
+        after each change; `end` comes when it is final. A note may come again to a client that comes back.
+        """
+        last = _number(last_event_id)
+        held.check()
+        found = await service.find_run(run_id)
+        return EventStream(held, limits, RunStream(backend, limits, found, last).send)
+
+
+def _number(text: str | None) -> int:
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise Problem(
+            "invalid_input", "Last-Event-ID: is no number of an event", path="Last-Event-ID"
+        )
+    return int(text)
+
+
+def _add_commands(app: FastAPI, service: Service) -> None:
+    commands = service.backend.commands
+    codes = (*UNSAFE, "not_found", "conflict")
+
+    async def answer(run_id: RunId) -> Response:
+        return await service.answer(lambda answers: answers.get_run_row(run_id))
+
+    @app.post(
+        "/v1/runs/{run_id}/cancel",
+        tags=TAGS,
+        summary="Cancel a run",
+        responses=responses(Run, *codes),
+        openapi_extra=body_of(CancelBody, required=False),
+    )
+    async def cancel_run(request: Request, run_id: RunPath) -> Response:
+        """Nothing more is handed out; attempts under way are told. A conflict if it is final already."""
+        body = await read_body(request, CancelBody, may_be_empty=True)
+        check_word(body.reason, "reason", limit=2_000)
+        found = await service.find_run(run_id)
+        await commands.cancel(found, body.reason)
+        return await answer(found)
+
+    @app.post(
+        "/v1/runs/{run_id}/pause",
+        tags=TAGS,
+        summary="Pause a run",
+        responses=responses(Run, *codes),
+        openapi_extra=body_of(NothingBody, required=False),
+    )
+    async def pause_run(request: Request, run_id: RunPath) -> Response:
+        """Attempts under way end; nothing more is handed out. A conflict if it is final or paused."""
+        await read_body(request, NothingBody, may_be_empty=True)
+        found = await service.find_run(run_id)
+        await commands.pause(found)
+        return await answer(found)
+
+    @app.post(
+        "/v1/runs/{run_id}/resume",
+        tags=TAGS,
+        summary="Resume a run",
+        responses=responses(Run, *codes),
+        openapi_extra=body_of(NothingBody, required=False),
+    )
+    async def resume_run(request: Request, run_id: RunPath) -> Response:
+        """Ends a pause, and tries again what is quarantined. A conflict if it is neither."""
+        await read_body(request, NothingBody, may_be_empty=True)
+        found = await service.find_run(run_id)
+        await commands.resume(found)
+        return await answer(found)
+
+
+def _add_waiting(app: FastAPI, service: Service) -> None:
+    backend, held = service.backend, service.held
+
+    @app.get(
+        "/v1/runs/{run_id}",
+        tags=TAGS,
+        summary="Show a run",
+        responses=responses(RunReport, "not_found"),
+    )
+    async def get_run(run_id: RunPath) -> Response:
+        """Its nodes, timeline, output or error."""
+        return await service.answer(lambda answers: answers.get_run(run_id))
+
+    @app.get(
+        "/v1/runs/{run_id}/wait",
+        tags=TAGS,
+        summary="Wait for the end of a run",
+        responses=responses(RunReport, "not_found"),
+    )
+    async def wait_run(request: Request, run_id: RunPath, timeout: Timeout = 30.0) -> Response:
+        """Answers when the run is final or the time is up: look at `state`."""
+        found = await service.find_run(run_id)
+        async with held.hold(request.receive, timeout):
+            await backend.commands.wait(found)
+        return await service.answer(lambda answers: answers.get_run(found))
+
+
+def _add_details(app: FastAPI, service: Service) -> None:
+    @app.get(
+        "/v1/runs/{run_id}/history",
+        tags=TAGS,
+        summary="Show a run's events",
+        responses=responses(EventPage, "not_found"),
+    )
+    async def run_history(
+        run_id: RunPath, after: After = 0, limit: HistoryLimit = LIMIT_MAX
+    ) -> Response:
+        """In order, without gaps; `next` goes into `after`."""
+        return await service.answer(
+            lambda answers: answers.run_history(run_id, after=after, limit=limit)
+        )
+
+    @app.get(
+        "/v1/runs/{run_id}/nodes/{node}",
+        tags=TAGS,
+        summary="Show a node's values",
+        responses=responses(RunNode, "not_found"),
+    )
+    async def run_node(run_id: RunPath, node: NodePath) -> Response:
+        """Input, output, error, attempts and notes of its current pass, or of the place that is named."""
+        return await service.answer(lambda answers: answers.run_node(run_id, node))
+
+    @app.get(
+        "/v1/runs/{run_id}/notes",
+        tags=TAGS,
+        summary="Show what attempts said",
+        responses=responses(NotePage, "not_found"),
+    )
+    async def run_notes(
+        run_id: RunPath, node: NodeQuery = None, limit: Limit = LIMIT_MAX
+    ) -> Response:
+        """The newest, oldest of them first."""
+        return await service.answer(
+            lambda answers: answers.run_notes(run_id, node=node, limit=limit)
+        )
+
+
+def _add_whole(app: FastAPI, service: Service) -> None:
+    @app.get(
+        "/v1/runs/{run_id}/export",
+        tags=TAGS,
+        summary="Export a run",
+        responses=responses(Export, "not_found"),
+    )
+    async def export_run(run_id: RunPath) -> Response:
+        """All that is kept of it."""
+        return await service.answer(lambda answers: answers.export_run(run_id))
+
+    @app.get(
+        "/v1/runs/{run_id}/verify",
+        tags=TAGS,
+        summary="Verify a run",
+        responses=responses(Verified, "not_found"),
+    )
+    async def verify_run(run_id: RunPath) -> Response:
+        """Fold its history and compare with what is stored."""
+        return await service.answer(lambda answers: answers.verify_run(run_id))
+
+    @app.get(
+        "/v1/runs/{run_id}/graph.svg",
+        tags=TAGS,
+        summary="Draw a run",
+        responses=responses(
+            None, "not_found", about="The picture", content={SVG: {"schema": {"type": "string"}}}
+        ),
+        response_class=Response,
+    )
+    async def draw_run(run_id: RunPath) -> Response:
+        """Nodes carry `data-node` and `data-state`."""
+
+        async def drawn(answers: Answers) -> str:
+            graph, states = await answers.run_graph(run_id)
+            return graph_svg(graph, states=states)
+
+        return picture(await service.backend.read(drawn))

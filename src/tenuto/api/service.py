@@ -1,0 +1,135 @@
+"""What all routes share: the engine, the limits, the held requests, and how a document becomes an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
+
+import orjson
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from tenuto.api.backend import Backend
+from tenuto.api.held import Held
+from tenuto.api.limits import Limits
+from tenuto.api.models import Document as Model
+from tenuto.api.problems import KINDS, MEDIA_TYPE, Problem, meant
+from tenuto.model.ids import RunId
+from tenuto.views.answers import Answers
+from tenuto.views.documents import Document
+
+JSON = "application/json"
+EVERYWHERE = ("forbidden_host", "invalid_input", "rate_limited", "internal", "unavailable")
+"""Codes that any route may answer."""
+UNSAFE = (
+    "bad_request",
+    "forbidden_origin",
+    "payload_too_large",
+    "unsupported_media_type",
+)
+
+
+class Service:
+    """One engine behind REST."""
+
+    def __init__(self, backend: Backend, limits: Limits) -> None:
+        self.backend = backend
+        self.limits = limits
+        self.held = Held(limits.held)
+
+    async def answer(
+        self,
+        verb: Callable[[Answers], Awaitable[Document]],
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """The document of a reading verb, encoded where it was made."""
+
+        async def encoded(answers: Answers) -> bytes:
+            return encode(await verb(answers))
+
+        content = await self.backend.read(encoded)
+        return Response(content, status_code=status, media_type=JSON, headers=dict(headers or {}))
+
+    async def find_run(self, text: str) -> RunId:
+        """The run that a path names."""
+        return await self.backend.read(lambda answers: answers.find(text))
+
+
+def encode(document: object) -> bytes:
+    """As JSON text."""
+    return orjson.dumps(document)
+
+
+class StrictRoute(APIRoute):
+    """Refuses parameters that the route does not know: a misspelt filter would answer with everything."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Wrap the handler."""
+        handle = super().get_route_handler()
+        queries = [field.alias for field in self.dependant.query_params]
+        many = {
+            field.alias
+            for field in self.dependant.query_params
+            if "list" in str(field.field_info.annotation)
+        }
+
+        async def strict(request: Request) -> Response:
+            seen = set()
+            for name, _ in request.query_params.multi_items():
+                if name not in queries:
+                    hint = meant(name, queries)
+                    raise Problem(
+                        "invalid_input",
+                        f"there is no parameter {name!r}; {hint}",
+                        path=name,
+                        hint=hint,
+                    )
+                if name in seen and name not in many:
+                    raise Problem("invalid_input", f"{name}: is given twice", path=name)
+                seen.add(name)
+            return await handle(request)
+
+        return strict
+
+
+def responses(
+    model: type[Model] | None,
+    *codes: str,
+    about: str = "",
+    created: str = "",
+    content: Mapping[str, object] | None = None,
+) -> dict[int | str, dict[str, Any]]:
+    """What a route may answer, for OpenAPI: its document, and a problem for each code."""
+    found: dict[int | str, dict[str, Any]] = {}
+    success: dict[str, Any] = {"description": about or _first_line(model)}
+    if model is not None:
+        success["model"] = model
+    if content is not None:
+        success["content"] = dict(content)
+    found[200] = success
+    if created:
+        found[201] = {**success, "description": created}
+    grouped: dict[int, list[str]] = {}
+    for code in (*EVERYWHERE, *codes):
+        grouped.setdefault(KINDS[code].status, []).append(code)
+    for status, listed in sorted(grouped.items()):
+        found[status] = {
+            "description": "; ".join(f"`{code}`: {KINDS[code].title}" for code in listed),
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+    return found
+
+
+def body_of(model: type[Model | Any], *, required: bool = True, **more: Any) -> dict[str, Any]:
+    """The body of a route, for OpenAPI. `more`: other media types with underscores for slashes."""
+    content: dict[str, Any] = {
+        JSON: {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}},
+        **{name.replace("_", "/", 1): shape for name, shape in more.items()},
+    }
+    return {"requestBody": {"required": required, "content": content}}
+
+
+def _first_line(model: type[Model] | None) -> str:
+    return ((model.__doc__ or "") if model else "").partition("\n")[0] or "Done"

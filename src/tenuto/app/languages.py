@@ -1,0 +1,164 @@
+"""The language server of an engine: started at the first `code` node, restarted when it dies, ended with the engine.
+
+gRPC is loaded only then. The server is a session of its own, so that Ctrl-C reaches the engine alone; its input is a
+pipe from here, whose end tells it that the engine is gone, whatever killed it. Not a client's protocol: that is
+`languages.client`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tenuto.model.errors import Unavailable
+from tenuto.ports.languages import Fault, Outcome, Output, Program, Say, Trouble
+from tenuto.runtime.backoff import Backoff
+from tenuto.runtime.logging import get_logger
+from tenuto.settings.tree import Languages as Setting
+
+if TYPE_CHECKING:
+    from tenuto.languages.client import Client
+
+START_S = 20.0
+"""How long a server may take to listen; it takes some tenths of a second."""
+_LEAVE_S = 2.0
+_SECRET = "TENUTO_SECRET_"
+
+_log = get_logger("languages")
+
+
+@dataclass(slots=True)
+class _Server:
+    """A server of ours. `folder` is private and holds its socket."""
+
+    process: Process
+    folder: Path
+    client: Client
+
+
+class Languages:
+    """The `Interpreter` of an engine. Belongs to the engine's loop.
+
+    Args:
+        setting: `languages.*`; with `server` set, nothing is started here.
+        draw: chance for the back-off, in [0, 1).
+        held: descriptors that the server must keep open: the database's lock.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        *,
+        draw: Callable[[], float],
+        held: Sequence[int] = (),
+    ) -> None:
+        self._setting = setting
+        self._held = tuple(held)
+        self._backoff = Backoff(draw)
+        self._starting = asyncio.Lock()
+        self._server: _Server | None = None
+        self._remote: Client | None = None
+
+    async def run(self, program: Program, say: Say) -> Outcome:
+        """Run one program on the server, which is started if none is there."""
+        try:
+            client = await self._client()
+        except Unavailable as error:
+            return Fault(trouble=Trouble.LANGUAGE_UNAVAILABLE, message=str(error), retryable=True)
+        outcome = await client.run(program, say)
+        if isinstance(outcome, Output):
+            self._backoff.reset()
+        return outcome
+
+    async def close(self) -> None:
+        """End the server and all that it runs."""
+        if self._remote is not None:
+            await self._remote.close()
+        async with self._starting:
+            if self._server is not None:
+                await self._end(self._server)
+                self._server = None
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id, while there is one of ours."""
+        return None if self._server is None else self._server.process.pid
+
+    async def _client(self) -> Client:
+        if self._setting.server:
+            if self._remote is None:
+                from tenuto.languages.client import Client
+
+                self._remote = Client(self._setting.server)
+            return self._remote
+        async with self._starting:
+            server = self._server
+            if server is not None and server.process.returncode is None:
+                return server.client
+            if server is not None:
+                _log.warning("language_server_died", code=server.process.returncode)
+                self._server = None
+                await self._end(server)
+                await asyncio.sleep(self._backoff.next_us() / 1_000_000)
+            self._server = await self._start()
+            return self._server.client
+
+    async def _start(self) -> _Server:
+        folder = Path(tempfile.mkdtemp(prefix="tenuto-"))
+        setting = self._setting
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", "tenuto.languages.server", str(folder)),
+                *("--processes", str(setting.processes), "--memory", str(setting.memory)),
+                *("--time_us", str(setting.time_us), "--output", str(setting.output)),
+                *("--cpython", setting.cpython),
+                stdin=PIPE,
+                stdout=PIPE,
+                env={k: v for k, v in os.environ.items() if not k.startswith(_SECRET)},
+                pass_fds=self._held,
+                start_new_session=True,
+            )
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise Unavailable(f"the language server cannot be started: {error.strerror}") from error
+        assert process.stdout is not None
+        said = b""
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(START_S):
+                    said = await process.stdout.readline()
+        finally:
+            if said != b"ready\n":
+                await _kill(process)
+                shutil.rmtree(folder, ignore_errors=True)
+        if said != b"ready\n":
+            raise Unavailable("the language server did not start; its last words are above")
+        from tenuto.languages.client import Client
+
+        return _Server(process, folder, Client(f"unix:{folder / 'socket'}"))
+
+    async def _end(self, server: _Server) -> None:
+        await server.client.close()
+        if server.process.stdin is not None:
+            server.process.stdin.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_S):
+                await server.process.wait()
+        await _kill(server.process)
+        shutil.rmtree(server.folder, ignore_errors=True)
+
+
+async def _kill(process: Process) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.kill()
+    await process.wait()

@@ -1,0 +1,381 @@
+"""`tenuto dev`: engine, worker, REST and page in one process, on loopback; definitions follow their files.
+
+The engine has a thread of its own, and REST runs on its loop; this thread watches the files, says what happens, and
+handles Ctrl-C. Changed definitions become new versions; changed code of the app starts the process anew, if it loads.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import socket
+import sys
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from time import localtime, strftime
+from typing import Any, TypeVar
+
+from tenuto import web
+from tenuto.api.limits import Limits
+from tenuto.api.page import Page
+from tenuto.app.embedded import Engine
+from tenuto.app.files import announce
+from tenuto.app.listening import HOST, bind, holder_of, next_free
+from tenuto.app.rest import RestService
+from tenuto.cli.apps import app_name, load_app, missing_tasks
+from tenuto.cli.console import Trouble, notes
+from tenuto.cli.interrupts import Interrupts
+from tenuto.cli.look import open_runs
+from tenuto.cli.render import clean, failure_text, short_id
+from tenuto.cli.sources import Sources, trouble_loading
+from tenuto.cli.workspace import Workspace, read_workflow
+from tenuto.dsl.findings import Finding
+from tenuto.model.errors import Conflict, InvalidInput, NotFound, TenutoError, Unavailable
+from tenuto.model.graph import Graph
+from tenuto.model.ids import RunId
+from tenuto.model.instants import format_duration
+from tenuto.model.states import FINAL_RUN_STATES, RunState
+from tenuto.model.version import VERSION
+from tenuto.runtime.service import Service
+from tenuto.sdk.tenuto import NAMESPACE, Tenuto
+from tenuto.settings import DEFAULT_DATABASE, Database, Settings, load, read_database
+from tenuto.views.values import read_value
+from tenuto.worker.registry import Registry
+
+TICK_S = 0.4
+"""How often files are looked at."""
+TOLD_MAX = 20
+"""Ends of runs told one by one in a tick; of more, their number."""
+TASKS_SHOWN = 6
+_INHERITED = "_TENUTO_DEV_SOCKET"
+"""Of the environment: the descriptor that a process leaves to itself when it starts anew, so that nobody is refused."""
+_INTERRUPT = "interrupt"
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The command line of `dev`, as given."""
+
+    files: tuple[str, ...] = ()
+    app: str | None = None
+    database: str | None = None
+    port: int | None = None
+    watch: bool | None = None
+
+
+def serve(wanted: Wanted) -> int:
+    """Serve until told to stop; the exit code."""
+    settings = load(
+        {"database": wanted.database, "dev.port": wanted.port, "dev.watch": wanted.watch}
+    )
+    places = [Path(file) for file in wanted.files] or [Path()]
+    workspace = Workspace(places)
+    first = workspace.scan()
+    beside = places[0] / "app.py" if places[0].is_dir() else places[0]
+    name = app_name(wanted.app, beside)
+    app = None if name is None else load_app(name)
+    news: SimpleQueue[str] = SimpleQueue()
+    with Interrupts(lambda: news.put(_INTERRUPT)) as interrupts:
+        dev = _Dev(settings, _database_of(wanted, settings, app), workspace, news)
+        dev.app_name, dev.beside = name, beside
+        if app is not None:
+            dev.registry = app.registry
+            dev.sources = Sources(beside.parent)
+        return dev.run(first, interrupts)
+
+
+def _database_of(wanted: Wanted, settings: Settings, app: Tenuto | None) -> Database:
+    """What the command line says, else the app, else the settings."""
+    if wanted.database is None and app is not None and not app.has_default_database:
+        return app.database
+    return read_database(settings.database)
+
+
+@dataclass(slots=True)
+class _Dev:
+    """One engine and its front."""
+
+    settings: Settings
+    database: Database
+    workspace: Workspace
+    news: SimpleQueue[str]
+    app_name: str | None = None
+    beside: Path | None = None
+    registry: Registry = field(default_factory=Registry)
+    sources: Sources | None = None
+    _engine: Engine = field(init=False)
+    _socket: socket.socket = field(init=False)
+    _url: str = ""
+    _log: _Log = field(init=False)
+    _changed: SimpleQueue[RunId] = field(default_factory=SimpleQueue)
+
+    def run(self, first: list[Path], interrupts: Interrupts) -> int:
+        """Open, serve, watch, close."""
+        self._log = _Log(as_json=self.settings.log.format == "json")
+        self._log.install(self.settings.log.level)
+        self._socket = self._bind()
+        kept = self._socket.dup()  # the server closes its own when it stops
+        self._url = f"http://{HOST}:{kept.getsockname()[1]}"
+        worker = self.settings.worker
+        self._engine = Engine(
+            self.database.place,
+            registry=self.registry,
+            slots=worker.slots,
+            threads=worker.threads,
+            processes=worker.processes,
+            languages=self.settings.languages,
+            services=self._front,
+        )
+        again = False
+        self._engine.start()
+        self._engine.call(self._pump())
+        try:
+            if self.database.path is not None:
+                announce(self.database.path, self._url)
+            interrupts.say_at_end("stopped at once; `tenuto dev` goes on with what is unfinished")
+            self._tell_start(first)
+            gc.freeze()  # what is loaded by now stays: not looking at it again saves time
+            again = self._watch(interrupts)
+        finally:
+            stopped = interrupts.code is not None or again
+            if interrupts.code is not None:
+                self._log.say(
+                    "stopping", f"stopping: {self._under_way()}; Ctrl-C again stops at once"
+                )
+            if self.database.path is not None and self._engine.ended is None:
+                announce(self.database.path, "")
+            self._engine.stop(grace_s=worker.drain_us / 1_000_000 if stopped else 1.0)
+        if again and interrupts.code is None:
+            _start_anew(kept)
+        self._log.say("stopped")
+        return 0
+
+    def _under_way(self) -> str:
+        grace = format_duration(self.settings.worker.drain_us)
+        return f"tasks under way have {grace}"
+
+    # -- the start -----------------------------------------------------------------------------------------------------
+
+    def _bind(self) -> socket.socket:
+        """Listen on the port that is asked for, or near the default one if that is taken."""
+        left = os.environ.pop(_INHERITED, "")
+        if left:
+            return socket.socket(fileno=int(left))
+        port = self.settings.dev.port
+        try:
+            return bind(port)
+        except Conflict:
+            free = next_free(port + 1)
+            if free is None or "dev.port" in self.settings.origins:
+                raise
+        by = f" by {clean(holder)}" if (holder := holder_of(port)) else ""
+        self._log.say("port_taken", f"port {port} is in use{by}; taking {free}", port=free)
+        return bind(free)
+
+    def _front(self, engine: Engine) -> Sequence[Service]:
+        """REST and the page, on the engine's loop."""
+        api = self.settings.api
+        limits = Limits(body=api.body, requests_per_second=api.requests_per_second, burst=api.burst)
+        page = Page(files=web.files(), routes=web.ROUTES, headers=web.HEADERS)
+        default = str(self.database) == str(read_database(str(DEFAULT_DATABASE)))
+        return [
+            RestService(
+                engine,
+                self._socket,
+                database="" if default else str(self.database),
+                limits=limits,
+                page=page,
+            )
+        ]
+
+    def _tell_start(self, first: list[Path]) -> None:
+        """At most eight lines, whatever there is."""
+        counts = self._ask(self._engine.reads.count_runs(NAMESPACE))
+        total, unfinished = sum(counts.values()), open_runs(counts)
+        noun = "run goes" if unfinished == 1 else "runs go"
+        going = f"; {unfinished} unfinished {noun} on" if unfinished else ""
+        self._log.say(
+            "database",
+            f"database {self.database}: {total} {'run' if total == 1 else 'runs'}{going}",
+            database=str(self.database),
+        )
+        names = self.registry.names()
+        if self.app_name is None:
+            self._log.say("app", "no app: tasks need one (an app.py beside the files, or --app)")
+        else:
+            more = ", …" if len(names) > TASKS_SHOWN else ""
+            listed = ", ".join(names[:TASKS_SHOWN])
+            what = f"tasks {listed}{more}" if names else "no tasks yet: register with @app.task"
+            self._log.say("app", f"app {self.app_name}: {what}", app=self.app_name)
+        told = self._deploy_all(first, starting=True)
+        if not told:
+            self._log.say("deployed", "no definitions here; name files or folders, or deploy some")
+        self._log.say(
+            "serving",
+            f"tenuto {VERSION} on {self._url} (REST: {self._url}/docs; Ctrl-C stops)",
+            url=self._url,
+            version=VERSION,
+        )
+
+    def _deploy_all(self, paths: list[Path], *, starting: bool = False) -> int:
+        """Store what was written. At the start, one line for all that is well."""
+        well: list[str] = []
+        count = 0
+        for path in paths:
+            try:
+                loaded = read_workflow(path, named=self.workspace.is_named(path))
+            except (NotFound, InvalidInput) as error:
+                self._log.say("unreadable", f"{path}: {error}", level="error", file=str(path))
+                continue
+            if loaded is None:
+                continue
+            count += 1
+            if loaded.graph is None:
+                self._tell_findings(path, loaded.findings)
+                continue
+            told = self._deploy(path, loaded.graph)
+            if not starting:
+                if told is not None:
+                    self._log.say("deployed", f"{told} deployed: {path} changed", file=str(path))
+                self._tell_missing(path, loaded.graph)
+                continue
+            well.append(told or f"{loaded.graph.definition.name} (unchanged)")
+            self._tell_missing(path, loaded.graph)
+        if well:
+            shown = ", ".join(well[:TASKS_SHOWN])
+            more = f" and {len(well) - TASKS_SHOWN} more" if len(well) > TASKS_SHOWN else ""
+            self._log.say("deployed", f"workflows {shown}{more}")
+        return count
+
+    def _deploy(self, path: Path, graph: Graph) -> str | None:
+        """Store a version. Returns `order v2`, or None where the newest is the same."""
+        name = graph.definition.name
+        before = self._ask(self._engine.reads.find_definition(NAMESPACE, name))
+        row = self._ask(self._engine.commands.deploy(graph))
+        if before is not None and before.version == row.version:
+            return None
+        return f"{clean(name)} v{row.version}"
+
+    def _tell_missing(self, path: Path, graph: Graph) -> None:
+        told = missing_tasks(graph.definition.nodes, self.registry, self.app_name, path)
+        if told is not None:
+            self._log.say("task_missing", f"{path}: {told}", level="warning", file=str(path))
+
+    def _tell_findings(self, path: Path, findings: tuple[Finding, ...]) -> None:
+        """The file is not usable: say why, all of it; the version before stays in use."""
+        for finding in findings:
+            self._log.say(
+                "finding", str(finding), level="error", finding=finding.as_dict(), file=str(path)
+            )
+
+    # -- serving -------------------------------------------------------------------------------------------------------
+
+    def _watch(self, interrupts: Interrupts) -> bool:
+        """Until told to stop (False), or the app's code has changed and loads (True)."""
+        while interrupts.code is None:
+            with suppress(Empty):
+                self.news.get(timeout=TICK_S)
+            if self._engine.ended is not None:
+                raise Unavailable(f"the engine has ended: {self._engine.ended}")
+            self._tell_ends()
+            if self.settings.dev.watch:
+                self._deploy_all(self.workspace.scan())
+                if self._app_changed():
+                    return True
+        return False
+
+    def _app_changed(self) -> bool:
+        changed = self.sources.changed() if self.sources is not None else []
+        if not changed or self.app_name is None:
+            return False
+        shown = ", ".join(path.name for path in changed)
+        trouble = trouble_loading(self.app_name)
+        if trouble is not None:
+            told = f"{shown} changed, but does not load; the code before goes on:\n{trouble}"
+            self._log.say("app_broken", told, level="error")
+            return False
+        self._log.say("restarting", f"{shown} changed: starting anew")
+        return True
+
+    async def _pump(self) -> None:
+        async for run_ids in self._engine.commands.changes():
+            for run_id in run_ids:
+                self._changed.put(run_id)
+
+    def _tell_ends(self) -> None:
+        """One line for each run that ended or cannot go on."""
+        found: dict[RunId, None] = {}
+        while not self._changed.empty():
+            found[self._changed.get()] = None
+        if len(found) > TOLD_MAX:
+            self._log.say("runs_changed", f"{len(found):,} runs moved on")
+            return
+        for run_id in found:
+            with suppress(NotFound):
+                line = self._ask(self._end_line(run_id))
+                if line is not None:
+                    self._log.say("run", line, run_id=run_id)
+
+    async def _end_line(self, run_id: RunId) -> str | None:
+        row = (await self._engine.reads.get_run(run_id)).run
+        told = f"{clean(row.workflow)} {short_id(run_id)}"
+        if row.quarantine is not None:
+            return f"{told} is quarantined: {clean(row.quarantine)}"
+        if row.state not in FINAL_RUN_STATES:
+            return None
+        took = format_duration(max(0, (row.ended_at or 0) - row.created_at))
+        why = ""
+        if row.state != RunState.SUCCESS:
+            error = await read_value(self._engine.reads, run_id, row.error)
+            why = f": {failure_text(error)}" if error is not None else ""
+        return f"{told} {row.state} after {took}{why}"
+
+    def _ask(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        return self._engine.call(coroutine).result()
+
+
+class _Log:
+    """What `dev` says, on stderr: a line for people, or a JSON object."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._console = notes()
+
+    def install(self, level: str) -> None:
+        """Show what engine and tasks log, too."""
+        Trouble(self._console, as_json=self._as_json).install(level)
+
+    def say(self, event: str, text: str = "", *, level: str = "info", **more: object) -> None:
+        """Say one thing."""
+        shown = text or event
+        if self._as_json:
+            at = strftime("%Y-%m-%dT%H:%M:%S%z", localtime())
+            line: Mapping[str, object] = {
+                "timestamp": at,
+                "level": level,
+                "event": event,
+                "message": shown,
+                **more,
+            }
+            self._console.print(json.dumps(line, ensure_ascii=False), markup=False)
+            return
+        style = {"error": "red", "warning": "yellow"}.get(level, "")
+        at = strftime("%H:%M:%S", localtime())
+        self._console.print(f"{at} {shown}", markup=False, style=style)
+
+
+def _start_anew(listening: socket.socket) -> None:
+    """Become a fresh process with the same command line, on the same socket: who calls meanwhile waits."""
+    listening.set_inheritable(True)
+    os.environ[_INHERITED] = str(listening.fileno())
+    with suppress(OSError):
+        sys.stderr.flush()
+    try:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own command line
+    except OSError as error:
+        raise TenutoError(f"cannot start anew: {error.strerror}; start it again by hand") from None

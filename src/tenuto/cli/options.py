@@ -1,0 +1,178 @@
+"""What the commands' declarations share: options, kinds of group, examples in a help text. No verb is declared here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+class Format(StrEnum):
+    """How answers are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+class Verdict(StrEnum):
+    """How findings are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+HELP = {"help_option_names": ["-h", "--help"]}
+PLURALS = {
+    name + "s": name for name in ("run", "workflow", "task", "worker", "event")
+}  # what people type; not in any help text
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Begin": ("init", "dev", "run"),
+    "Workflows": ("validate", "deploy", "workflow"),
+    "Look and act": ("event", "task", "worker"),
+    "This machine": (
+        "doctor",
+        "config",
+        "completion",
+        "language-server",
+        "version",
+    ),
+}
+"""`tenuto --help` in the order in which people meet it; what is in no group comes at the end of the last."""
+
+
+class Group(TyperGroup):
+    """A group whose plural names are the same, and that names what was probably meant."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name, or of the word in the singular."""
+        return super().get_command(ctx, cmd_name) or super().get_command(
+            ctx, PLURALS.get(cmd_name, cmd_name)
+        )
+
+
+class Top(Group):
+    """`tenuto` itself: its commands are listed in groups."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each group."""
+        shown = {name: each for name, each in self.commands.items() if not each.hidden}
+        grouped = {name for names in GROUPS.values() for name in names}
+        rest = tuple(name for name in shown if name not in grouped)
+        *_, last = GROUPS
+        widest = max(map(len, shown))
+        for title, names in GROUPS.items():
+            rows = [
+                (name.ljust(widest), shown[name].get_short_help_str(formatter.width - widest - 6))
+                for name in (*names, *(rest if title == last else ()))
+                if name in shown
+            ]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+class RunGroup(Group):
+    """`tenuto run WORD`: a word that names a subcommand is one, anything else is a FILE to run."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Send everything but a subcommand's name or a call for help to the command `FILE`."""
+        known = [*self.commands, "--help", "-h"]
+        if args and args[0] not in known:
+            args = ["FILE", *args]
+        return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Offer the subcommands; for a file's name the shell does it better."""
+        return [item for item in super().shell_complete(ctx, incomplete) if item.value != "FILE"]
+
+
+class FileCommand(TyperCommand):
+    """`tenuto run FILE`: its own name stands for its argument."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Name the argument once."""
+        return ["[OPTIONS]"]
+
+
+def group(help: str, cls: type[TyperGroup] = Group) -> typer.Typer:
+    """A group of verbs."""
+    return typer.Typer(
+        cls=cls, no_args_is_help=True, rich_markup_mode=None, help=help, context_settings=HELP
+    )
+
+
+def examples(*lines: str) -> str:
+    """Commands to copy, at the end of a help text."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def meant(word: str, known: tuple[str, ...]) -> str:
+    """A hint that names what was probably meant, else all there is."""
+    close = get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
+
+
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        metavar="PATH|URL",
+        help="The SQLite file. Default: $TENUTO_DATABASE, else .tenuto/tenuto.db.",
+        show_default=False,
+    ),
+]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="The server to ask. Default: $TENUTO_URL, else the one that has the file open.",
+        show_default=False,
+    ),
+]
+Output = Annotated[
+    Format,
+    typer.Option("--output", "-o", metavar="table|json|jsonl", help="How to print the answer."),
+]
+Limit = Annotated[
+    int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many.")
+]
+Every = Annotated[bool, typer.Option("--all", help="All there are, however many.")]
+Timeout = Annotated[
+    str | None,
+    typer.Option(
+        "--timeout",
+        metavar="TIME",
+        help="Wait for so long at most, such as 30s or 1h30m; then exit code 124.",
+        show_default=False,
+    ),
+]
+RunWord = Annotated[str, typer.Argument(metavar="ID", help="A run's id, or its beginning or end.")]
+Given = Annotated[
+    str | None,
+    typer.Option(
+        "--input", "-i", metavar="JSON|@FILE|-", help="The run's input.", show_default=False
+    ),
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="One field of the input.", show_default=False),
+]
+Vars = Annotated[
+    list[str] | None,
+    typer.Option("--var", metavar="NAME=VALUE", help="Override one of vars.", show_default=False),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        metavar="KEY",
+        help="Idempotency key: the same key is the same run.",
+        show_default=False,
+    ),
+]

@@ -1,0 +1,78 @@
+"""A run's document, as a server answers it, back as the report that `render` shows. Asks nobody.
+
+The document leaves out what only the live view uses; what can be told from the rest is filled in again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tenuto.model.instants import parse_instant
+from tenuto.views.report import NodeLine, Report
+from tenuto.views.timeline import Step
+
+Document = Mapping[str, Any]
+
+
+def report_of(document: Document, words: str = "") -> Report:
+    """The report of a run's document. `words`: what its commands must say of the server that they are for."""
+    created = parse_instant(document["created_at"])
+    timeline = tuple(_step(each, created) for each in document["timeline"])
+    under_way = {
+        step.node: step for step in timeline if step.what == "attempt" and step.ended_at is None
+    }
+    ended = document["ended_at"]
+    return Report(
+        run_id=document["run_id"],
+        workflow=document["workflow"],
+        version=document["version"],
+        state=document["state"],
+        key=document["key"],
+        created_at=created,
+        ended_at=None if ended is None else parse_instant(ended),
+        now=created + document["lasted_us"],
+        quarantine=document["quarantine"],
+        go_on=_with(document["go_on"], words),
+        nodes=tuple(_node(each, under_way.get(each["id"]), words) for each in document["nodes"]),
+        timeline=timeline,
+        output=document["output"],
+        error=document["error"],
+    )
+
+
+def _node(document: Document, step: Step | None, words: str) -> NodeLine:
+    return NodeLine(
+        id=document["id"],
+        type=document["type"],
+        state=document["state"],
+        place=step.place if step is not None and document["state"] == "running" else "",
+        attempts=document["attempts"],
+        iteration=document["iteration"],
+        since=None if step is None else step.started_at,
+        waits_for=document["waits_for"] or "",
+        command=_with(document["command"], words),
+        took=tuple(document["took"] or ()),
+        error=document["error"],
+    )
+
+
+def _step(document: Document, created: int) -> Step:
+    start, took = document["start_us"], document["duration_us"]
+    started = None if start is None else created + start
+    return Step(
+        place=document["place"],
+        node=document["node"] or "",
+        what=document["what"],
+        result=document["result"],
+        attempt=document["attempt"],
+        started_at=started,
+        ended_at=None if started is None or took is None else started + took,
+        code=document["code"],
+        message=document["message"] or "",
+        worker=document["worker"] or "",
+    )
+
+
+def _with(command: str | None, words: str) -> str:
+    return f"{command}{words}" if command else ""

@@ -1,0 +1,371 @@
+"""The verbs and options of `tenuto run`, as typer reads them. What a verb does lives in the module it loads."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tenuto.cli.options import (
+    Database,
+    Every,
+    FileCommand,
+    Format,
+    Given,
+    Key,
+    Limit,
+    Output,
+    RunGroup,
+    RunWord,
+    Sets,
+    Timeout,
+    Url,
+    Vars,
+    examples,
+    group,
+)
+
+runs = group(
+    "Run a workflow from FILE; start and look at runs. `tenuto run FILE --help` lists its options.",
+    RunGroup,
+)
+
+
+@runs.command(
+    "FILE",
+    cls=FileCommand,
+    epilog=examples(
+        "tenuto run order.yaml --set order_id=7 --set amount=9.5",
+        "tenuto run order.yaml --input @order.json --key order-7",
+        "tenuto run --carry-on 1f3a9c2e",
+    ),
+)
+def run_file(
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE",
+            help="A .yaml, .yml or .json definition; - is stdin. May be left out with --carry-on.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    app_name: Annotated[
+        str | None,
+        typer.Option(
+            "--app",
+            "-A",
+            metavar="MODULE[:NAME]",
+            help="Where your tasks are: module:name or path.py[:name]. Default: the setting app, "
+            "else app.py beside FILE.",
+            show_default=False,
+        ),
+    ] = None,
+    input: Given = None,
+    sets: Sets = None,
+    vars: Vars = None,
+    key: Key = None,
+    database: Database = None,
+    carry_on: Annotated[
+        str | None,
+        typer.Option(
+            "--carry-on",
+            metavar="ID",
+            help="Drive this unfinished run instead of starting one; it keeps the version of its "
+            "definition with which it began.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Store the definition in FILE, start one run of it and drive it to its end."""
+    from tenuto.cli.drive import Wanted, drive
+
+    wanted = Wanted(
+        file=file,
+        app=app_name,
+        input=input,
+        sets=tuple(sets or ()),
+        vars=tuple(vars or ()),
+        key=key,
+        database=database,
+        carry_on=carry_on,
+        output=output,
+    )
+    raise typer.Exit(drive(wanted))
+
+
+@runs.command(
+    "start",
+    epilog=examples(
+        "tenuto run start order --set order_id=7 --set amount=9.5",
+        "tenuto run start order.yaml --input @order.json --wait --timeout 1m",
+    ),
+)
+def run_start(
+    workflow: Annotated[
+        str,
+        typer.Argument(
+            metavar="WORKFLOW|FILE", help="A deployed name, or a file, which is deployed first."
+        ),
+    ],
+    *,
+    version: Annotated[
+        int | None,
+        typer.Option(
+            "--version", metavar="N", min=1, help="Of WORKFLOW; the newest.", show_default=False
+        ),
+    ] = None,
+    input: Given = None,
+    sets: Sets = None,
+    vars: Vars = None,
+    key: Key = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for its end; 0 or 1 says how.")
+    ] = False,
+    timeout: Timeout = None,
+    url: Url = None,
+    database: Database = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Start a run on a server, which carries it to its end."""
+    from tenuto.cli.arguments import read_timeout
+    from tenuto.cli.door import find_door
+    from tenuto.cli.starting import start_run
+
+    raise typer.Exit(
+        start_run(
+            find_door(url, database),
+            workflow,
+            version=version,
+            input=input,
+            sets=tuple(sets or ()),
+            vars=tuple(vars or ()),
+            key=key,
+            wait=wait,
+            timeout_s=read_timeout(timeout),
+            output=output,
+        )
+    )
+
+
+@runs.command(
+    "list",
+    epilog=examples(
+        "tenuto run list --state failed --since 2h",
+        "tenuto run list --workflow order --all -o jsonl",
+    ),
+)
+def run_list(
+    *,
+    workflow: Annotated[
+        str | None,
+        typer.Option("--workflow", metavar="NAME", help="Only of this.", show_default=False),
+    ] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            help="Only in this state: pending, running, paused, closing, success, failed, "
+            "cancelled, timed_out. May be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="Only with this key.", show_default=False),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Only those begun since: 2h ago, or an instant such as 2026-12-24T18:00:00Z.",
+            show_default=False,
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until", metavar="TIME", help="Only those begun before.", show_default=False
+        ),
+    ] = None,
+    limit: Limit = 50,
+    every: Every = False,
+    url: Url = None,
+    database: Database = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """List runs, newest first."""
+    from tenuto.cli.arguments import read_moment
+    from tenuto.cli.door import find_door
+    from tenuto.cli.look import now_us
+    from tenuto.cli.runs import list_runs
+
+    now = now_us()
+    begun = read_moment(since, "--since", now), read_moment(until, "--until", now)
+    raise typer.Exit(
+        list_runs(
+            find_door(url, database),
+            workflow=workflow,
+            states=tuple(state or ()),
+            key=key,
+            since=begun[0],
+            until=begun[1],
+            limit=limit,
+            every=every,
+            output=output,
+        )
+    )
+
+
+@runs.command(
+    "show", epilog=examples("tenuto run show 1f3a9c2e", "tenuto run show 1f3a9c2e --node charge")
+)
+def run_show(
+    id: RunWord,
+    node: Annotated[
+        str | None,
+        typer.Option(
+            "--node",
+            metavar="NODE",
+            help="Only this node: input, output, error, attempts, what they said.",
+            show_default=False,
+        ),
+    ] = None,
+    url: Url = None,
+    database: Database = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show one run: nodes, what it waits for, timeline, outcome."""
+    from tenuto.cli.door import find_door
+    from tenuto.cli.runs import show_node, show_run
+
+    door = find_door(url, database)
+    if node is not None:
+        raise typer.Exit(show_node(door, id, node, output=output))
+    raise typer.Exit(show_run(door, id, output=output))
+
+
+@runs.command("watch", epilog=examples("tenuto run watch 1f3a9c2e"))
+def run_watch(
+    id: RunWord, url: Url = None, database: Database = None, output: Output = Format.TABLE
+) -> None:
+    """Show a run as it goes on, until its end. Ctrl-C ends the watching, not the run."""
+    from tenuto.cli.door import find_door
+    from tenuto.cli.watch import watch_run
+
+    raise typer.Exit(watch_run(find_door(url, database), id, output=output))
+
+
+@runs.command("wait", epilog=examples("tenuto run wait 1f3a9c2e 7be01d44 --timeout 30s"))
+def run_wait(
+    ids: Annotated[
+        list[str], typer.Argument(metavar="ID…", help="Ids of runs, or their beginnings or ends.")
+    ],
+    timeout: Timeout = None,
+    url: Url = None,
+    database: Database = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Wait until runs have ended; exit code 0 when all succeeded, 1 when one did not."""
+    from tenuto.cli.arguments import read_timeout
+    from tenuto.cli.door import find_door
+    from tenuto.cli.watch import wait_for
+
+    timeout_s = read_timeout(timeout)
+    raise typer.Exit(wait_for(find_door(url, database), ids, timeout_s=timeout_s, output=output))
+
+
+@runs.command(
+    "logs", epilog=examples("tenuto run logs 1f3a9c2e", "tenuto run logs 1f3a9c2e --node score -f")
+)
+def run_logs(
+    id: RunWord,
+    node: Annotated[
+        str | None,
+        typer.Option("--node", metavar="NODE", help="Only of this node.", show_default=False),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the run ends.")
+    ] = False,
+    url: Url = None,
+    database: Database = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Print what the attempts of a run said: prints, log lines, progress."""
+    from tenuto.cli.door import find_door
+    from tenuto.cli.watch import show_logs
+
+    door = find_door(url, database)
+    raise typer.Exit(show_logs(door, id, node=node, follow=follow, output=output))
+
+
+@runs.command("cancel", epilog=examples("tenuto run cancel 1f3a9c2e --reason 'ordered twice'"))
+def run_cancel(
+    id: RunWord,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Noted in its history.")
+    ] = "",
+    url: Url = None,
+    database: Database = None,
+) -> None:
+    """Cancel an unfinished run: of a server, or of a file that no engine has open."""
+    from tenuto.cli.door import find_door
+    from tenuto.cli.runs import cancel_run
+
+    raise typer.Exit(cancel_run(find_door(url, database), id, reason))
+
+
+@runs.command("pause", epilog=examples("tenuto run pause 1f3a9c2e"))
+def run_pause(id: RunWord, url: Url = None, database: Database = None) -> None:
+    """Hand out no more tasks of an unfinished run: of a server, or of a file that no engine has open."""
+    from tenuto.cli.door import find_door
+    from tenuto.cli.runs import pause_run
+
+    raise typer.Exit(pause_run(find_door(url, database), id))
+
+
+@runs.command("resume", epilog=examples("tenuto run resume 1f3a9c2e"))
+def run_resume(id: RunWord, url: Url = None, database: Database = None) -> None:
+    """Let a paused or quarantined run go on; where no engine drives it, `tenuto run --carry-on` does then."""
+    from tenuto.cli.door import find_door
+    from tenuto.cli.runs import resume_run
+
+    raise typer.Exit(resume_run(find_door(url, database), id))
+
+
+@runs.command("verify", epilog=examples("tenuto run verify 1f3a9c2e", "tenuto run verify --all"))
+def run_verify(
+    id: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help="A run's id, or its beginning or end."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Verify every run there is.")] = False,
+    url: Url = None,
+    database: Database = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Fold a run's history and compare it with what is stored."""
+    from tenuto.cli.door import find_door
+    from tenuto.cli.verify import verify
+
+    raise typer.Exit(verify(find_door(url, database), id, every=every, output=output))
+
+
+@runs.command("export", epilog=examples("tenuto run export 1f3a9c2e --to run.json"))
+def run_export(
+    id: RunWord,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="FILE", help="Default: stdout.", show_default=False),
+    ] = None,
+    url: Url = None,
+    database: Database = None,
+) -> None:
+    """Write all that is kept of a run as one JSON document: definition, history, payloads, logs."""
+    from tenuto.cli.door import find_door
+    from tenuto.cli.runs import export_run
+
+    raise typer.Exit(export_run(find_door(url, database), id, to=to))

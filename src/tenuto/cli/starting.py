@@ -1,0 +1,164 @@
+"""`tenuto run start` and `tenuto deploy`: what only a server does, which goes on when the command has ended."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tenuto.cli.arguments import read_input, read_vars
+from tenuto.cli.console import note, say
+from tenuto.cli.definitions import read_definition
+from tenuto.cli.door import Door, Server, ask_server, server_for
+from tenuto.cli.render import clean, short_id
+from tenuto.cli.watch import wait_for
+from tenuto.model.errors import InvalidDefinition, InvalidInput
+from tenuto.sdk.problems import read_findings
+from tenuto.sdk.workflows import SUFFIXES
+from tenuto.views.cures import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tenuto.dsl.findings import Finding
+    from tenuto.sdk.remote import Remote
+    from tenuto.sdk.workflows import Source as Text
+
+Document = dict[str, Any]
+
+
+def start_run(
+    door: Door,
+    workflow: str,
+    *,
+    version: int | None,
+    input: str | None,
+    sets: Sequence[str],
+    vars: Sequence[str],
+    key: str | None,
+    wait: bool,
+    timeout_s: float | None,
+    output: str,
+) -> int:
+    """Start a run of a deployed workflow, or of a file, which is deployed first."""
+    if timeout_s is not None and not wait:
+        raise InvalidInput("belongs to --wait", path="--timeout")
+    text = _definition(workflow)
+    if text is not None and version is not None:
+        raise InvalidInput(
+            "a file is deployed as its newest version; leave it out", path="--version"
+        )
+    file = "" if text is None or workflow == "-" else f" {quoted(workflow)}"
+    server = server_for(
+        door,
+        f"tenuto dev{file}",
+        instead=f", or carry one run to its end here with `tenuto run{file}`" if file else "",
+    )
+
+    async def start(remote: Remote) -> Document:
+        if text is not None:
+            stored = await _deploy(remote, text)
+        elif version is not None:
+            stored = await remote.get_version(workflow, version)
+        else:
+            stored = await remote.get_workflow(workflow)
+        schema = stored["input_schema"]
+        value = read_input(input, sets, None if schema is None else json.dumps(schema))
+        run = await remote.start_run(
+            stored["name"],
+            {} if value is None and input is None and _takes_object(schema) else value,
+            version=stored["version"],
+            key=key,
+            vars=_overrides(stored["vars"], vars),
+        )
+        if run.get("deduplicated"):
+            note(f"the key {key!r} has its run already")
+        return run
+
+    run = ask_server(server, start)
+    if wait:
+        return wait_for(server, [run["run_id"]], timeout_s=timeout_s, output=output)
+    if output != "table":
+        say(json.dumps(run, ensure_ascii=False))
+        return 0
+    say(f"run {run['run_id']} {run['state']}")
+    note(f"watch it with:\n  tenuto run watch {short_id(run['run_id'])}{server.words}")
+    return 0
+
+
+def deploy_files(door: Door, names: Sequence[str], *, output: str) -> int:
+    """Store definitions; none of them where one has an error."""
+    texts = [read_definition(name) for name in names]
+    files = "".join(f" {quoted(name)}" for name in names if name != "-")
+    server = server_for(door, f"tenuto dev{files}")
+
+    async def deploy(remote: Remote) -> list[Document]:
+        findings: list[Finding] = []
+        for text in texts:
+            findings += read_findings(
+                (await remote.validate(_decoded(text), text.file))["findings"]
+            )
+        if any(finding.severity == "error" for finding in findings):
+            raise InvalidDefinition(findings)
+        for finding in findings:
+            note(finding)
+        return [await remote.deploy(_decoded(text), text.file) for text in texts]
+
+    made = ask_server(server, deploy)
+    if output == "json":
+        say(json.dumps(made, ensure_ascii=False))
+    elif output == "jsonl":
+        for each in made:
+            say(json.dumps(each, ensure_ascii=False))
+    else:
+        for name, each in zip(names, made, strict=True):
+            how = "deployed" if each["created"] else "unchanged"
+            say(f"{name}: {how}: {clean(each['name'])} version {each['version']}")
+        _next_step(made, server)
+    return 0
+
+
+def _next_step(made: Sequence[Document], server: Server) -> None:
+    if len(made) == 1 and made[0]["created"]:
+        note(f"start a run with:\n  tenuto run start {quoted(made[0]['name'])}{server.words}")
+
+
+def _definition(workflow: str) -> Text | None:
+    """The text of a file; None for a name."""
+    if workflow == "-" or workflow.endswith(SUFFIXES) or "/" in workflow:
+        return read_definition(workflow)
+    if not workflow:
+        raise InvalidInput("is empty; give a workflow's name, or a .yaml file", path="WORKFLOW")
+    return None
+
+
+async def _deploy(remote: Remote, text: Text) -> Document:
+    made = await remote.deploy(_decoded(text), text.file)
+    if made["created"]:
+        note(f"deployed {clean(made['name'])} version {made['version']}")
+    return made
+
+
+def _decoded(text: Text) -> str:
+    """As it is sent; what is no UTF-8 is found here as the compiler would find it."""
+    if isinstance(text.text, str):
+        return text.text
+    try:
+        return text.text.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        from tenuto.app.definitions import load_definition
+
+        raise InvalidDefinition(load_definition(text.text, file=text.file).findings) from None
+
+
+def _takes_object(schema: object) -> bool:
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    return kind is None or kind == "object" or "object" in kind
+
+
+def _overrides(declared: Document, texts: Sequence[str]) -> Document:
+    """The given vars as values: text where the default is text, else JSON where it is some."""
+    from tenuto.dsl.inputs import apply_vars
+
+    given = read_vars(texts)
+    merged = json.loads(apply_vars(json.dumps(declared), given, {}))
+    return {name: merged[name] for name in given}

@@ -1,0 +1,1 @@
+"""Definitions written in Python: nodes and edges as objects, which become the same tree that YAML gives."""

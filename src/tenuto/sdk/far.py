@@ -1,0 +1,325 @@
+"""`Tenuto("http://…")`: the SDK's verbs over a server, and the thread with a loop on which its connections live.
+
+What an engine of this process would check before it writes (inputs, vars, words) is checked here, too, so that the same
+mistake is the same error. Runs nothing: tasks are executed by the server's workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tenuto.model.errors import InvalidInput, NotFound, TenutoError, Unavailable
+from tenuto.model.states import RunState
+from tenuto.sdk import workflows
+from tenuto.sdk.failures import RunFailed
+from tenuto.sdk.link import LINKS
+from tenuto.sdk.remote import Remote
+from tenuto.sdk.wire import check_address
+from tenuto.sdk.workflows import Deployed, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_T = TypeVar("_T")
+TOGETHER = 8
+"""Starts that are under way at the same time."""
+_SLUG_MAX = 60
+_CLOSED = "the client was closed while it waited"
+
+
+class FarLink:
+    """A loop in a thread, and the server's connections on it. Thread-safe; opened when it is first needed."""
+
+    def __init__(self, url: str) -> None:
+        self.url = check_address(url)
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._remote: Remote | None = None
+        LINKS.add(self)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there may be connections."""
+        return self._loop is not None
+
+    async def ask(self, make: Callable[[Remote], Coroutine[Any, Any, _T]]) -> _T:
+        """Run a coroutine over the server on the thread's loop; called on any loop."""
+        loop = self._opened()
+        if asyncio.get_running_loop() is loop:
+            return await make(self._known())
+        asked = asyncio.run_coroutine_threadsafe(self._made(make), loop)
+        try:
+            return await asyncio.wrap_future(asked)
+        except TenutoError as error:
+            raise _told(error) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if asked.cancelled() and task is not None and not task.cancelling():
+                raise Unavailable(_CLOSED) from None
+            raise
+
+    def wait(self, coroutine: Coroutine[Any, Any, _T], verb: str) -> _T:
+        """Run a coroutine that uses `ask` on the thread's loop, and wait for it in this thread.
+
+        Raises:
+            RuntimeError: an event loop runs in this thread; waiting would block it.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            coroutine.close()
+            raise RuntimeError(
+                f"{verb}() would block the event loop that runs here; use `await …a{verb}(…)`"
+            )
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._opened())
+        try:
+            return future.result()
+        except TenutoError as error:
+            raise _told(error) from None
+        except CancelledError:
+            raise Unavailable(_CLOSED) from None
+        except BaseException:  # Ctrl-C while waiting: nobody wants the answer any more
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Close the connections and end the thread. The next call opens anew."""
+        with self._lock:
+            loop, thread, remote = self._loop, self._thread, self._remote
+            self._loop = self._thread = self._remote = None
+        if loop is None or thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(_end(remote), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+    def forget(self) -> None:
+        """In a forked child: the thread stayed with the parent."""
+        self._lock = threading.Lock()
+        self._loop = self._thread = self._remote = None
+
+    async def _made(self, make: Callable[[Remote], Coroutine[Any, Any, _T]]) -> _T:
+        return await make(self._known())
+
+    def _known(self) -> Remote:
+        """Called on the thread's loop only."""
+        if self._remote is None:
+            self._remote = Remote(self.url)
+        return self._remote
+
+    def _opened(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="tenuto-client", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+
+class Far:
+    """The verbs of `Tenuto` and `Run` over a server."""
+
+    def __init__(self, url: str) -> None:
+        self.link = FarLink(url)
+        self._deployed: dict[object, Deployed] = {}
+
+    async def open(self) -> None:
+        """Raises Unavailable unless a server answers."""
+
+        async def health(remote: Remote) -> None:
+            await remote.health()
+
+        await self.link.ask(health)
+
+    async def deploy(self, source: Source) -> Deployed:
+        """Store a definition's text."""
+        known = self._deployed.get(source)
+        if known is None:
+            text = _text(source)
+            found = await self.link.ask(lambda remote: remote.deploy(text, source.file))
+            known = self._deployed[source] = _stored(found)
+        return known
+
+    async def start(
+        self,
+        workflow: Source | str,
+        inputs: Sequence[tuple[object, str | None]],
+        given: Mapping[str, object],
+    ) -> list[str]:
+        """Start a run for each (input, key); their ids, in order. Nothing is started where one input is wrong."""
+        if isinstance(workflow, Source):
+            stored = await self.deploy(workflow)
+        else:
+            name = workflow
+            stored = _stored(await self.link.ask(lambda remote: remote.get_workflow(name)))
+        return await self._start_stored(stored, inputs, given)
+
+    async def _start_stored(
+        self,
+        stored: Deployed,
+        inputs: Sequence[tuple[object, str | None]],
+        given: Mapping[str, object],
+    ) -> list[str]:
+        from tenuto.dsl.inputs import apply_vars, check_input
+        from tenuto.runtime.results import canonical
+
+        texts = {name: canonical(value, name=f"vars.{name}") for name, value in given.items()}
+        apply_vars(stored.vars, texts, {})
+        for value, _ in inputs:
+            check_input(stored.input_schema, workflows.default_input(stored.input_schema, value))
+
+        async def each(remote: Remote) -> list[str]:
+            slots = asyncio.Semaphore(TOGETHER)
+
+            async def one(value: object, key: str | None) -> str:
+                async with slots:
+                    run = await remote.start_run(
+                        stored.name, value, version=stored.version, key=key, vars=given
+                    )
+                return str(run["run_id"])
+
+            return await _together(one(value, key) for value, key in inputs)
+
+        return await self.link.ask(each)
+
+    async def enqueue(self, task: str, params: Mapping[str, object]) -> str:
+        """Call one task: a run of a workflow with that single node, made for these params' names."""
+        stored = await self.deploy(_single_task(task, sorted(params)))
+        [run_id] = await self._start_stored(stored, [(dict(params), None)], {})
+        return run_id
+
+    async def send_event(self, event: str, key: str, payload: object, event_id: str | None) -> bool:
+        """Put an event into the mailbox. False: dropped."""
+        return await self.link.ask(
+            lambda remote: remote.send_event(event, key, payload, event_id=event_id)
+        )
+
+    async def find_run(self, run_id: str) -> str:
+        """The id, once the server knows it. The whole of it: a part names a run of today, and another tomorrow."""
+        found = await self.link.ask(lambda remote: remote.get_run(run_id))
+        if found["run_id"] != run_id:
+            raise NotFound("run", run_id, f"did you mean {found['run_id']}?")
+        return run_id
+
+    async def status(self, run_id: str) -> str:
+        """Its state, as people see it."""
+        return str((await self.link.ask(lambda remote: remote.get_run(run_id)))["state"])
+
+    async def outcomes(self, run_ids: Sequence[str]) -> list[Any]:
+        """Wait for the runs; their outputs in order. Raises RunFailed of the first that did not succeed."""
+        found = []
+        for run_id in run_ids:
+            report = await self.link.ask(partial(_ended, run_id=run_id))
+            if report["state"] != RunState.SUCCESS:
+                raise RunFailed(run_id, report["state"], report["error"])
+            found.append(report["output"])
+        return found
+
+    async def cancel(self, run_id: str, reason: str) -> None:
+        """Ask it to end as cancelled."""
+        await self.link.ask(lambda remote: remote.cancel_run(run_id, reason))
+
+    async def pause(self, run_id: str) -> None:
+        """Hand out no more of its tasks."""
+        await self.link.ask(lambda remote: remote.pause_run(run_id))
+
+    async def resume(self, run_id: str) -> None:
+        """Go on after a pause."""
+        await self.link.ask(lambda remote: remote.resume_run(run_id))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._deployed.clear()
+        self.link.close()
+
+
+async def _ended(remote: Remote, run_id: str) -> dict[str, Any]:
+    """A quarantined run goes on once it is resumed, so who waits for its result waits on."""
+    while True:
+        report = await remote.wait_run(run_id)
+        if not report["quarantine"] or report["state"] == RunState.SUCCESS:
+            return report
+        await asyncio.sleep(1)
+
+
+async def _together(made: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
+    """All of them; the first error, plainly, when one fails."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in made]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+async def _end(remote: Remote | None) -> None:
+    """Whoever still waits learns that the client was closed."""
+    me = asyncio.current_task()
+    for task in asyncio.all_tasks():
+        if task is not me:
+            task.cancel()
+    if remote is not None:
+        await remote.close()
+
+
+def _text(source: Source) -> str:
+    if isinstance(source.text, str):
+        return source.text
+    try:
+        return source.text.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        workflows.compile_source(source)  # says where
+        raise InvalidInput(f"{source.file} is not UTF-8 text") from None
+
+
+def _stored(version: Mapping[str, Any]) -> Deployed:
+    schema = version["input_schema"]
+    return Deployed(
+        name=version["name"],
+        version=version["version"],
+        hash=version["hash"],
+        input_schema=None if schema is None else json.dumps(schema),
+        vars=json.dumps(version["vars"]),
+    )
+
+
+def _single_task(task: str, params: Sequence[str]) -> Source:
+    """The text of a workflow that calls one task with params of these names.
+
+    Its name tells both, so that calls with other params are other workflows, not ever new versions of one.
+    """
+    slug = re.sub(r"[^A-Za-z0-9_]", "_", task)[:_SLUG_MAX]
+    shape = hashlib.sha256(json.dumps([task, *params]).encode()).hexdigest()[:8]
+    tree = {
+        "name": f"enqueue.{slug}.{shape}",
+        "description": f"One call of the task {task}, made by enqueue.",
+        "nodes": {
+            "call": {
+                "type": "task",
+                "task": task,
+                "params": {name: f"${{input[{json.dumps(name)}]}}" for name in params},
+            }
+        },
+        "output": "${nodes.call.output}",
+    }
+    return Source(json.dumps(tree), f"<enqueue {task}>")
+
+
+def _told(error: TenutoError) -> TenutoError:
+    """The error for the caller: with his own lines as its traceback."""
+    error.__cause__ = None
+    return error.with_traceback(None)

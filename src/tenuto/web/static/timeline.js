@@ -1,0 +1,87 @@
+// The nodes of a run, each with what it did on one scale of time.
+
+import { h, icon } from "/static/dom.js";
+import { duration, mark, shade } from "/static/words.js";
+
+/** @param run a report. `total`: microseconds that the scale spans. */
+export function timeline(run, { total, chosen, progress, choose }) {
+  const steps = new Map();
+  for (const step of run.timeline) {
+    if (step.node === null) continue;
+    if (!steps.has(step.node)) steps.set(step.node, []);
+    steps.get(step.node).push(step);
+  }
+  return h(
+    "div",
+    { class: "timeline" },
+    h("div", { class: "scale soft", "aria-hidden": "true" }, h("span", null, "0"), h("span", null, duration(total))),
+    h(
+      "ul",
+      null,
+      run.nodes.map((node) => line(node, steps.get(node.id) ?? [], { total, chosen, progress, choose })),
+    ),
+  );
+}
+
+function line(node, steps, { total, chosen, progress, choose }) {
+  const busy = steps.reduce((sum, step) => sum + (step.duration_us ?? 0), 0);
+  const done = progress.get(node.id);
+  return h(
+    "li",
+    { key: node.id, class: `line s-${shade(node.state)}`, "data-node": node.id, "data-state": node.state },
+    h(
+      "button",
+      { type: "button", class: "open", "aria-pressed": String(chosen === node.id), onclick: () => choose(node.id) },
+      h("span", { class: "what" }, icon(mark(node.state), 13), h("span", { class: "id" }, node.id), node.iteration > 1 && h("span", { class: "soft" }, ` #${node.iteration}`)),
+      h("span", { class: "word" }, node.state),
+      h("span", { class: steps.length ? "bars" : "bars none" }, bars(steps, total)),
+      h("span", { class: "figures soft" }, figures(node, busy)),
+    ),
+    node.state === "running" && done && h("p", { class: "why" }, done),
+    node.waits_for && h("p", { class: "why" }, `waits for ${node.waits_for}`),
+    node.error && h("p", { class: "why bad" }, said(node.error)),
+  );
+}
+
+function figures(node, busy) {
+  const parts = [];
+  if (node.attempts > 1) parts.push(`${node.attempts} attempts`);
+  if (busy > 0) parts.push(duration(busy));
+  return parts.join(" · ");
+}
+
+function said(error) {
+  if (error === null || typeof error !== "object") return String(error);
+  return [error.code, error.message].filter(Boolean).join(": ");
+}
+
+function bars(steps, total) {
+  const share = (us) => `${Math.min(100, Math.max(0, (100 * us) / total)).toFixed(3)}%`;
+  return h(
+    "svg",
+    { width: "100%", height: "12", "aria-hidden": "true" },
+    steps
+      .filter((step) => step.start_us !== null)
+      .map((step) => {
+        const took = step.duration_us ?? total - step.start_us;
+        return h(
+          "rect",
+          {
+            x: share(step.start_us),
+            width: share(Math.max(took, total / 150)),
+            y: step.what === "attempt" ? "1" : "4",
+            height: step.what === "attempt" ? "10" : "4",
+            rx: "2",
+            class: `bar s-${shade(step.result)}`,
+          },
+          h("svg:title", null, title(step)),
+        );
+      }),
+  );
+}
+
+function title(step) {
+  const name = step.attempt === null ? step.what : `attempt ${step.attempt}`;
+  const took = step.duration_us === null ? "" : `, ${duration(step.duration_us)}`;
+  return `${name}: ${step.result}${step.code ? ` (${step.code})` : ""}${took}`;
+}

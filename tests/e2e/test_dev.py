@@ -1,0 +1,227 @@
+"""`tenuto dev` as a user runs it: the first lines, changed files, a taken port, and its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tests.support.command import Tenuto
+from tests.support.dev import Dev
+
+FLOW = "name: {name}\nnodes: {{s: {{type: set, values: {{x: {x}}}}}}}\noutput: '${{nodes.s.output.x}}'\n"
+
+
+def write(path: Path, text: str) -> None:
+    """As an editor does: the file is there in one piece, and newer than it was."""
+    beside = path.with_suffix(".new")
+    beside.write_text(text)
+    if path.exists():
+        at = path.stat().st_mtime_ns + 1_000_000
+        os.utime(beside, ns=(at, at))
+    beside.replace(path)
+
+
+def test_it_says_in_eight_lines_where_it_is_and_what_it_has(tenuto: Tenuto) -> None:
+    with Dev(tenuto.folder) as dev:
+        assert dev.document("/v1/health")["status"] == "ok"
+        lines = list(dev.lines)
+
+    assert len(lines) <= 8, lines
+    told = "\n".join(lines)
+    assert "database .tenuto/tenuto.db: 0 runs" in told
+    assert "app app.py: tasks block, evil, hello, nap, refuse" in told
+    assert "workflows approval v1, greet v1, sleepy v1" in told
+
+
+def test_a_run_that_is_started_over_rest_is_driven_to_its_end_and_told(tenuto: Tenuto) -> None:
+    with Dev(tenuto.folder) as dev:
+        run_id = dev.start("greet", {"name": "Ann"})
+
+        assert dev.result(run_id)["output"] == {"said": "Hello Ann", "times": 1}
+        dev.until(f"greet {run_id[-8:]} success after")
+        assert dev.stop() == 0
+
+
+def test_the_page_is_there(tenuto: Tenuto) -> None:
+    with Dev(tenuto.folder) as dev:
+        answer = dev.ask("GET", "/")
+
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/html")
+
+
+def test_a_changed_definition_becomes_a_new_version(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    write(path, FLOW.format(name="a", x=1))
+    with Dev(tmp_path) as dev:
+        dev.until("workflows a v1")
+        write(path, FLOW.format(name="a", x=2))
+        dev.until("a v2 deployed: a.yaml changed")
+
+        assert dev.result(dev.start("a"))["output"] == 2
+        write(tmp_path / "b.yaml", FLOW.format(name="b", x=3))
+        dev.until("b v1 deployed")
+
+
+def test_a_broken_definition_is_findings_and_the_version_before_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    write(path, FLOW.format(name="a", x=1))
+    with Dev(tmp_path) as dev:
+        dev.until("workflows a v1")
+        write(path, "name: a\nnodes: {s: {type: sett, values: {}}}\n")
+        dev.until(r"a\.yaml:2:\d+: error unknown_type")
+
+        assert dev.result(dev.start("a"))["output"] == 1
+        write(path, FLOW.format(name="a", x=5))
+        dev.until("a v2 deployed")
+
+
+def test_a_broken_definition_at_the_start_does_not_keep_the_others_away(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", "name: a\nnodes: {s: {type: sett}}\n")
+    write(tmp_path / "b.yaml", FLOW.format(name="b", x=1))
+    with Dev(tmp_path) as dev:
+        dev.until(r"a\.yaml:2:\d+: error unknown_type")
+        dev.until("workflows b v1")
+
+
+def test_changed_code_of_the_app_counts_once_it_loads(tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    text = "from tenuto import Tenuto\napp = Tenuto()\n@app.task\ndef number() -> int:\n    return {}\n"
+    write(app, text.format(1))
+    write(tmp_path / "n.yaml", "name: n\nnodes: {n: {type: task, task: number}}\n")
+    with Dev(tmp_path) as dev:
+        dev.until("workflows")
+        assert dev.result(dev.start("n"))["output"] == {"n": 1}
+        write(app, "from tenuto import Tenutoo\n")
+        dev.until("app.py changed, but does not load; the code before goes on")
+        assert dev.result(dev.start("n"))["output"] == {"n": 1}
+
+        seen = len(dev.lines)
+        write(app, text.format(2))
+        dev.until("app.py changed: starting anew")
+        dev.until("workflows n", after=seen)
+        assert dev.result(dev.start("n"))["output"] == {"n": 2}
+        assert dev.stop() == 0
+
+
+def test_unfinished_runs_go_on_after_a_kill(tenuto: Tenuto) -> None:
+    with Dev(tenuto.folder) as dev:
+        run_id = dev.start("approval", {"id": "7"})
+        dev.until_document("/v1/events/awaited", lambda page: page["items"])
+        dev.process.kill()
+    with Dev(tenuto.folder) as dev:
+        dev.until("1 unfinished run goes on")
+        sent = dev.ask(
+            "POST", "/v1/events", json={"event": "order.approved", "key": "7", "payload": 1}
+        )
+        assert sent.status_code == 202
+        assert dev.result(run_id)["output"] == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_cleanly_and_tasks_under_way_finish(
+    tenuto: Tenuto, number: signal.Signals
+) -> None:
+    with Dev(tenuto.folder) as dev:
+        run_id = dev.start("sleepy")
+        dev.until_document(f"/v1/runs/{run_id}", lambda run: run["nodes"][0]["state"] == "running")
+        assert dev.stop(number) == 0
+        assert dev.lines[-1].endswith("stopped")
+    shown = tenuto("run", "show", run_id, "-o", "json")
+    report = json.loads(shown.stdout)
+
+    assert [node["attempts"] for node in report["nodes"]] in ([1, 0, 0], [1, 1, 0], [1, 1, 1])
+    assert all(step["result"] == "success" for step in report["timeline"])
+
+
+def test_a_taken_port_is_told_with_its_holder_and_the_next_one_is_offered(tenuto: Tenuto) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        refused = tenuto("dev", "--port", str(port))
+        with Dev(tenuto.folder, port=None, env={"TENUTO_DATABASE": "other.db"}) as other:
+            assert other.url
+
+    assert refused.returncode == 4
+    assert f"port {port} is in use by process {os.getpid()}" in refused.stderr
+    assert "is free: --port" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_second_one_on_the_same_database_says_where_the_first_is(tenuto: Tenuto) -> None:
+    with Dev(tenuto.folder) as dev:
+        refused = tenuto("dev", "--port", "0")
+
+        assert refused.returncode == 4
+        assert f"pid {dev.process.pid}" in refused.stderr
+
+
+def test_its_log_can_be_json(tenuto: Tenuto) -> None:
+    with Dev(tenuto.folder, "--port", "0", env={"TENUTO_LOG__FORMAT": "json"}, port=None) as dev:
+        dev.result(dev.start("greet", {"name": "Ann"}))
+        dev.until('"event": "run"')
+        lines = [json.loads(line) for line in dev.lines]
+
+    assert {"serving", "database", "app", "deployed", "run"} <= {line["event"] for line in lines}
+
+
+def test_a_task_that_the_app_lacks_is_told_at_once(tenuto: Tenuto) -> None:
+    write(tenuto.folder / "x.yaml", "name: x\nnodes: {n: {type: task, task: helo}}\n")
+    with Dev(tenuto.folder) as dev:
+        dev.until(r"x\.yaml: the app app\.py has no task 'helo' \(node n\); did you mean 'hello'")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("nowhere.yaml",), 3, "no file 'nowhere.yaml'"),
+        (("--app", "nothing:app"), 2, "there is no module 'nothing'"),
+        (("--port", "99999"), 2, "port"),
+        (("--database", "postgresql://x"), 2, "PostgreSQL comes with a later release"),
+        (("--database", "."), 2, "is a directory"),
+        (("--prot", "1"), 2, "No such option"),
+    ],
+)
+def test_mistakes_at_the_start_are_one_line(
+    tenuto: Tenuto, words: tuple[str, ...], code: int, message: str
+) -> None:
+    done = tenuto("dev", *words)
+
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nothing_is_left_behind(tenuto: Tenuto) -> None:
+    write(
+        tenuto.folder / "code.yaml",
+        "name: code\nnodes:\n  c: {type: code, language: python, code: 'def main(params): return 1'}\n",
+    )
+    with Dev(tenuto.folder, env={"TENUTO_TEST_MARK": str(tenuto.folder)}) as dev:
+        assert dev.result(dev.start("code"))["output"] == {"c": 1}
+        mark = f"TENUTO_TEST_MARK={tenuto.folder}".encode()
+        dev.stop()
+    left = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark in path.read_bytes().split(b"\0"):
+                left.append(path)
+
+    assert left == []
+
+
+def test_a_waiting_run_tells_what_ends_the_wait(tenuto: Tenuto) -> None:
+    with Dev(tenuto.folder) as dev:
+        run_id = dev.start("approval", {"id": "9"})
+        report = dev.until_document(
+            f"/v1/runs/{run_id}", lambda run: run["nodes"][0]["state"] == "waiting"
+        )
+
+    assert report["nodes"][0]["waits_for"] == "event order.approved key 9"
+    assert report["nodes"][0]["command"].startswith("tenuto event send order.approved --key 9")

@@ -1,0 +1,88 @@
+"""REST, the command line and the SDK offer the same: one table, and each side is held to its column.
+
+`PARITY` is to be extended wherever a verb is added: (method, path) -> the verb of `views.answers.Answers` or
+`coordinator.commands.Commands` behind it, the words of the command line, the method of `sdk.remote.Remote`. None: there
+is none, for the reason that stands beside it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import NamedTuple
+
+from tenuto.api.app import describe
+from tenuto.coordinator.commands import Commands
+from tenuto.views.answers import Answers
+
+
+class Row(NamedTuple):
+    """What stands behind a route and beside it."""
+
+    verb: str | None
+    command: str | None
+    method: str | None
+
+
+PARITY: dict[tuple[str, str], Row] = {
+    ("GET", "/healthz"): Row(None, None, None),  # for whoever watches the process
+    ("GET", "/readyz"): Row(None, None, None),  # the same
+    ("GET", "/v1/health"): Row(None, None, "health"),
+    ("POST", "/v1/workflows"): Row("deploy", "workflow deploy", "deploy"),
+    ("POST", "/v1/workflows/validate"): Row(None, "validate", "validate"),  # compiling needs no engine
+    ("GET", "/v1/workflows"): Row("list_workflows", "workflow list", "list_workflows"),
+    ("GET", "/v1/workflows/{name}"): Row("get_workflow", "workflow show", "get_workflow"),
+    ("GET", "/v1/workflows/{name}/versions"): Row("list_versions", "workflow show", "list_versions"),
+    ("GET", "/v1/workflows/{name}/versions/{version}"): Row("get_version", "workflow show", "get_version"),
+    ("GET", "/v1/workflows/{name}/versions/{version}/graph.svg"): Row("find_version", None, None),  # for eyes
+    ("POST", "/v1/runs"): Row("start", "run start", "start_run"),
+    ("GET", "/v1/runs"): Row("list_runs", "run list", "list_runs"),
+    ("GET", "/v1/runs/events"): Row("changes", None, None),  # for a page that shows a list
+    ("GET", "/v1/runs/{run_id}"): Row("get_run", "run show", "get_run"),
+    ("GET", "/v1/runs/{run_id}/events"): Row("follow", "run watch", "follow_run"),
+    ("POST", "/v1/runs/{run_id}/cancel"): Row("cancel", "run cancel", "cancel_run"),
+    ("POST", "/v1/runs/{run_id}/pause"): Row("pause", "run pause", "pause_run"),
+    ("POST", "/v1/runs/{run_id}/resume"): Row("resume", "run resume", "resume_run"),
+    ("GET", "/v1/runs/{run_id}/wait"): Row("wait", "run wait", "wait_run"),
+    ("GET", "/v1/runs/{run_id}/history"): Row("run_history", "run show", "run_history"),
+    ("GET", "/v1/runs/{run_id}/nodes/{node}"): Row("run_node", "run show", "run_node"),
+    ("GET", "/v1/runs/{run_id}/notes"): Row("run_notes", "run show", "run_notes"),
+    ("GET", "/v1/runs/{run_id}/export"): Row("export_run", "run export", "export_run"),
+    ("GET", "/v1/runs/{run_id}/verify"): Row("verify_run", "run verify", "verify_run"),
+    ("GET", "/v1/runs/{run_id}/graph.svg"): Row("run_graph", None, None),  # for eyes
+    ("POST", "/v1/events"): Row("send_event", "event send", "send_event"),
+    ("GET", "/v1/events/awaited"): Row("list_awaited", "event list", "list_awaited"),
+    ("GET", "/v1/tasks"): Row("list_tasks", "task list", "list_tasks"),
+    ("GET", "/v1/workers"): Row("list_workers", "worker list", "list_workers"),
+}  # fmt: skip
+
+INSIDE = {
+    "find": "names a run for the other verbs",
+    "report": "what `get_run` is made of",
+    "get_run_row": "the answer of commands",
+    "count_runs": "one line of the command line",
+    "wait_all": "`wait` of several: a client waits for each",
+}
+"""Verbs without a route, and why."""
+
+
+def test_every_route_stands_in_the_table_and_every_row_is_a_route() -> None:
+    routes = {
+        (method.upper(), path)
+        for path, methods in describe()["paths"].items()
+        for method in methods
+    }
+
+    assert routes == set(PARITY)
+
+
+def test_every_verb_has_a_route_or_a_reason() -> None:
+    verbs = {
+        name
+        for owner in (Answers, Commands)
+        for name, member in vars(owner).items()
+        if inspect.isfunction(member) and not name.startswith("_")
+    }
+    routed = {row.verb for row in PARITY.values() if row.verb is not None}
+
+    assert verbs - routed == set(INSIDE)
+    assert routed <= verbs
