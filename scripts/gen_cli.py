@@ -26,8 +26,9 @@ each line. A mistake of yours is one line with its cure, never a traceback.
 | 2 | usage, invalid definition or input |
 | 3 | not found |
 | 4 | conflict: the file is in use by another engine, or of a newer version |
-| 6 | unavailable: the file cannot be read or written, the disk is full |
+| 6 | unavailable: nobody listens there, the file cannot be read or written, the disk is full |
 | 70 | a bug in tenuto |
+| 124 | `--timeout` is over, and the runs go on |
 | 130 | interrupted (143: by SIGTERM) |
 
 Environment: `TENUTO_<SETTING>` is a [setting](settings.md), `TENUTO_VAR_<NAME>` overrides a var, `TENUTO_SECRET_<NAME>`
@@ -36,8 +37,25 @@ is a secret.
 `--input` is JSON, `@file` or `-`; each `--set a.b=value` is laid over it. A value of `--set` or `--var` is JSON where
 it is some, else text; where the schema (or the var's default) is text, it stays text.
 
-Ctrl-C once: tasks under way get ten seconds to finish, the others are given back, and the command that carries the
-run on is printed. Twice: at once. Nothing that was stored is lost either way.
+Ctrl-C once in `run FILE` and `dev`: tasks under way get ten seconds to finish, the others are given back, and the
+command that carries the run on is printed. Twice: at once. Nothing that was stored is lost either way. In `run watch`,
+`run wait` and `run logs -f` it ends the looking only.
+
+## Which server or file a command asks
+
+The first of these that there is:
+
+1. `--url`, a server;
+2. `--database`, a file;
+3. the setting `url` (`TENUTO_URL`), a server;
+4. the server of the engine that has the project's database file open, such as `tenuto dev`: the lock beside the file
+   names it;
+5. where there is no file, a server at the port of `tenuto dev` on this machine;
+6. the file, read-only.
+
+`run start` and `deploy` need a server. `run cancel`, `pause` and `resume` go to the server, or to a file that no engine
+has open; `event send` to the server, or into the file at any time. What is printed does not depend on the way: `-o json`
+is what REST answers, a list without its page. A list of more than `--limit` says so; `--all` follows its pages.
 """
 
 TAIL = """
@@ -82,6 +100,9 @@ def _describe(command: Any, path: list[str], parts: list[str]) -> None:
     options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
     named = "" if path[-1] == "FILE" else "".join(f" {p.metavar or p.name}" for p in arguments)
     parts.append(f"\n## `{' '.join(path)}{named}`\n\n{(command.help or '').strip()}\n")
+    if command.epilog:
+        lines = [line.strip() for line in command.epilog.splitlines()[2:]]
+        parts.append("\n```\n" + "\n".join(lines) + "\n```\n")
     rows = [(p.metavar or p.name, p.help or "") for p in arguments]
     rows += [(_option(p), _sentence(p)) for p in options]
     if rows:

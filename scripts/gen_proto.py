@@ -1,8 +1,8 @@
 """Makes the gRPC stubs under `src/tenuto/proto` from `proto/`: `python scripts/gen_proto.py`.
 
-The stubs are committed, so that nobody who installs needs a compiler. They are made by the oldest supported tools, in an
-environment of their own: what those write runs on every later protobuf, what newer ones write not on an older. Each file
-begins with the digest of its `.proto`, by which a test tells stubs that are out of date.
+The stubs are committed, so that nobody who installs needs a compiler. They are made by the oldest supported tools, in
+an environment of their own: what those write runs on every later protobuf, what newer ones write not on an older. Each
+file begins with the digest of its `.proto`, by which a test tells stubs that are out of date.
 """
 
 from __future__ import annotations

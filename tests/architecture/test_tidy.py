@@ -32,10 +32,17 @@ FORBIDDEN_NAMES = {
     "utils",
 }
 
+HTTP = "asked over real HTTP, with a real engine behind it: tests/integration/test_api.py"
 SERVICES = "one cycle in several files, run whole on a real store: tests/integration"
 AS_USERS_DO = "driven as a test of a user's drives it: tests/integration/test_testing.py"
 # Modules whose behaviour is proven elsewhere. One reason each; the list is meant to stay short.
 TESTED_ELSEWHERE: dict[str, str] = {
+    "api/app": HTTP,
+    "api/door": HTTP,
+    "api/routes": HTTP,
+    "api/service": HTTP,
+    "api/starting": HTTP,
+    "app/rest": HTTP,
     "cli": "a command is tested by running it: tests/e2e",
     "coordinator/commands": SERVICES,
     "coordinator/coordinator": SERVICES,
@@ -48,12 +55,24 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "testing/settling": AS_USERS_DO,
     "testing/stage": AS_USERS_DO,
     "testing/world": AS_USERS_DO,
+    "proto": "made by scripts/gen_proto.py; tests/unit/languages/test_server.py",
     "views/cures": "tests/unit/views/test_report.py",
     "views/look": "tests/e2e, by every command that shows a run",
     "views/documents": "tests/unit/views/test_answers.py",
     "views/verify": "tests/e2e, and tests/unit/views/test_answers.py",
     "views/timeline": "tests/unit/views/test_report.py",
     "worker/child": "tests/unit/worker/test_children.py, since it is a process of its own",
+    "app/languages": "real servers and engines: tests/integration/test_code.py, test_code_kill.py",
+    "languages/client": "tests/unit/languages/test_server.py, and by every code node",
+    "languages/cpython": "tests/integration/test_code.py, with real processes",
+    "languages/cpython_child": "tests/integration/test_code.py, inside its process",
+    "languages/jail": "what it forbids is tried by tests/integration/test_code.py, test_code_kill.py",
+    "languages/javascript": "tests/integration/test_code.py, with real processes",
+    "languages/javascript_child": "tests/integration/test_code.py, inside its process",
+    "languages/python": "tests/integration/test_code.py, with Monty's processes",
+    "languages/python_child": "tests/integration/test_code_kill.py: it becomes Monty's process",
+    "languages/service": "tests/integration/test_code.py",
+    "languages/setting": "command lines, tried by every process of tests/integration/test_code.py",
     "ports": "a port has no behaviour of its own: tests/conformance runs every adapter through it",
 }
 

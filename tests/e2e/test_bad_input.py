@@ -74,8 +74,8 @@ TABLE: list[tuple[str, list[str], int, str]] = [
     ("an unknown verb", ["rum"], USAGE,
      "error: No such command 'rum'. Did you mean 'run'?; see `tenuto --help`"),
     ("a server's address", ["run", "list", "--database", "http://h"], USAGE,
-     ("error: speaking to a server comes with a later release; use a file, such as "
-     ".tenuto/tenuto.db")),
+     ("error: database: http://h is the address of a server, no database; it belongs to --url, "
+     "or TENUTO_URL")),
     ("another engine", ["run", "list", "--database", "postgresql://h/d"], USAGE,
      "error: PostgreSQL comes with a later release; use a file, such as .tenuto/tenuto.db"),
     ("a folder as database", ["run", "list", "--database", "."], USAGE,

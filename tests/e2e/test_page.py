@@ -61,7 +61,7 @@ nodes:
   held: {type: task, task: talk, params: {name: "${input.gate}"}, needs: [first]}
   choice: {type: switch, needs: [held]}
   large: {type: task, task: hello, params: {name: large}}
-  small: {type: task, task: hello, params: {name: small}}
+  small: {type: task, task: gate, params: {name: "${input.gate + '-small'}"}}
 edges:
   - {from: choice, to: large, when: "input.amount > 100"}
   - {from: choice, to: small, else: true}
@@ -152,6 +152,12 @@ def colour(page: Page, selector: str, property: str = "color") -> str:
     )
 
 
+def open_gates(server: Server, name: str) -> None:
+    """Let all that waits in a run of `steps` go on."""
+    for gate in (name, f"{name}-small"):
+        (server.folder / f"{gate}.open").touch()
+
+
 # -- starting and following ------------------------------------------------------------------------
 
 
@@ -173,6 +179,10 @@ def test_a_run_started_by_the_form_reaches_the_page_live(server: Server, opened:
 
     (server.folder / "g1.open").touch()
     node(page, "held", "success")
+    node(page, "choice", "success")
+    node(page, "small", "running")
+    state(page, "running")
+    (server.folder / "g1-small.open").touch()
     node(page, "small", "success")
     node(page, "large", "skipped")
     state(page, "success")
@@ -223,7 +233,7 @@ def test_what_a_task_says_arrives_while_it_runs(server: Server, opened: Open) ->
     expect(log).to_contain_text("first line of g2")
     expect(log).not_to_contain_text("last line")
     expect(page.locator('.line[data-node="held"]')).to_contain_text("1 of 2: half of it")
-    (server.folder / "g2.open").touch()
+    open_gates(server, "g2")
     expect(log).to_contain_text("last line of g2")
 
 
@@ -251,7 +261,7 @@ def test_a_run_is_paused_and_resumed(server: Server, opened: Open) -> None:
     page.get_by_role("button", name="Pause", exact=True).click()
     page.get_by_role("button", name="Pause the run").click()
     state(page, "paused")
-    (server.folder / "g3.open").touch()
+    open_gates(server, "g3")
     node(page, "held", "success")
     node(page, "small", "ready")
     page.get_by_role("button", name="Resume", exact=True).click()
@@ -279,15 +289,23 @@ def test_a_wait_says_what_it_waits_for_and_the_form_ends_it(server: Server, open
 
 
 def test_what_is_typed_stays_while_the_run_goes_on(server: Server, opened: Open) -> None:
-    """The page is drawn anew at every change; a form that is being filled in is not touched."""
-    page = opened(server).open(f"/runs/{server.run('approval', {'id': 'typed'})}")
+    """The page is drawn anew at every change; a form that is being filled in is not touched, and still works."""
+    run = server.run("approval", {"id": "typed"})
+    page = opened(server).open(f"/runs/{run}")
     page.get_by_text("Send the event from here").click()
-    page.get_by_label("Payload").fill('{"by": "half')
-    server.ask(f"/runs/{page.url.rsplit('/', 1)[1]}/pause", {})
-
+    area = page.get_by_label("Payload")
+    area.fill('{"by": "Eve"}')
+    server.ask(f"/runs/{run}/pause", {})
     state(page, "paused")
-    expect(page.get_by_label("Payload")).to_have_value('{"by": "half')
-    expect(page.get_by_label("Payload")).to_be_focused()
+    expect(area).to_be_focused()
+    area.blur()
+    server.ask(f"/runs/{run}/resume", {})
+    state(page, "running")
+
+    expect(area).to_have_value('{"by": "Eve"}')
+    page.get_by_role("button", name="Send event").click()
+    state(page, "success")
+    expect(page.locator("main")).to_contain_text("Hello Eve")
 
 
 # -- lists -----------------------------------------------------------------------------------------
@@ -385,7 +403,7 @@ def test_a_server_that_is_gone_is_said_and_its_return_resumes(tmp_path: Path, op
         banner = page.get_by_role("alert").filter(has_text="does not answer")
         expect(banner).to_contain_text("tenuto dev")
         expect(page.locator("#link")).to_have_text("no connection")
-        (tmp_path / "g4.open").touch()
+        open_gates(server, "g4")
         server.start(port=server.port)
 
         state(page, "success")
@@ -420,7 +438,7 @@ def test_a_stream_that_breaks_is_taken_up_where_it_stood(server: Server, opened:
 
     expect(page.locator("#link")).to_have_text("live")
     node(page, "held", "running")
-    (server.folder / "g5.open").touch()
+    open_gates(server, "g5")
     state(page, "success")
     assert asked[:2] == [None, "2"]
 
@@ -431,7 +449,7 @@ def test_where_streams_cannot_pass_the_page_asks_instead(server: Server, opened:
     page = watched.open(f"/runs/{server.run('steps', {'gate': 'g6', 'amount': 1})}")
 
     expect(page.locator("#link")).to_have_text("every 2 s")
-    (server.folder / "g6.open").touch()
+    open_gates(server, "g6")
     state(page, "success")
     assert watched.was_not_reloaded()
 
@@ -464,7 +482,7 @@ def test_nothing_that_is_stored_becomes_markup(server: Server, opened: Open) -> 
     watched.open(f"/runs/{server.run('broken')}?node=bad")
     expect(page.get_by_role("complementary")).to_contain_text(PROBE)
     assert page.evaluate(markup) == [0, None]
-    (server.folder / "g7.open").touch()
+    open_gates(server, "g7")
     watched.open(f"/runs/{steps}")
     state(page, "success")
 

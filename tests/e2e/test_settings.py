@@ -127,24 +127,24 @@ def test_a_log_level_leaves_out_what_is_below(tenuto: Tenuto) -> None:
 
 
 def test_config_show_lists_every_setting(tenuto: Tenuto) -> None:
-    tenuto.write(tenuto_toml="[dev]\nport = 9000\n")
+    tenuto.write(tenuto_toml="[worker]\nslots = 7\n")
 
     lines = tenuto("config", "show").stdout.splitlines()
 
-    assert "dev.port                 9000" in lines
+    assert "worker.slots             7" in lines
     assert "database                 .tenuto/tenuto.db" in lines
     assert "url" in lines
     assert len(lines) == 20
 
 
 def test_config_show_says_where_each_value_is_from(tenuto: Tenuto) -> None:
-    tenuto.write(tenuto_toml="# mine\n[dev]\nport = 9000\n")
+    tenuto.write(tenuto_toml="# mine\n[worker]\nslots = 7\n")
     env = {"TENUTO_WORKER__DRAIN": "1m30s", "TENUTO_URL": "http://ann:pw@h:1"}
 
     done = tenuto("config", "show", "--sources", "-o", "json", env=env)
 
     rows = {row["name"]: (row["value"], row["source"]) for row in json_of(done)}
-    assert rows["dev.port"] == (9000, f"{tenuto.folder}/tenuto.toml:3")
+    assert rows["worker.slots"] == (7, f"{tenuto.folder}/tenuto.toml:3")
     assert rows["dev.watch"] == (True, "default")
     assert rows["worker.drain"] == ("1m30s", "environment TENUTO_WORKER__DRAIN")
     assert rows["languages.memory"] == ("128MiB", "default")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -373,6 +374,26 @@ def test_a_run_is_cancelled_while_it_works_and_once_only(server: Server) -> None
     problem(server.client.post(f"{run}/cancel", json={"reason": "x" * 2001}), "invalid_input")
 
 
+def test_all_who_wait_for_one_run_get_its_report(server: Server) -> None:
+    run_id = server.start("approval", {"order": "shared"})
+    before = len(server.held)
+
+    def wait(_: int) -> Any:
+        with httpx2.Client(base_url=server.url, timeout=70) as client:
+            return client.get(f"/v1/runs/{run_id}/wait?timeout=60").json()
+
+    with ThreadPoolExecutor(30) as pool:
+        reports = [pool.submit(wait, number) for number in range(30)]
+        while len(server.held) < before + 30:
+            server.get("/healthz")
+        server.post("/v1/events", {"event": "order.approved", "key": "shared"}, status=202)
+        found = [report.result() for report in reports]
+
+    assert found == [server.get(f"/v1/runs/{run_id}")] * 30
+    assert found[0]["state"] == "success"
+    assert len(server.held) == before
+
+
 def test_a_wait_that_is_over_answers_with_the_run_as_it_is(server: Server) -> None:
     report = server.get(f"/v1/runs/{server.start('long')}/wait", timeout=0.05)
 
@@ -451,7 +472,7 @@ def test_a_stream_goes_on_after_the_event_that_the_client_has(server: Server, la
 @pytest.mark.parametrize("last", ["x", "-1", "1" * 30, "١"])
 def test_a_last_event_id_that_is_none_is_refused(server: Server, last: str) -> None:
     answer = server.client.get(f"/v1/runs/{server.start('long')}/events",
-                               headers={"Last-Event-ID": last.encode()})  # fmt: skip
+                               headers=[(b"Last-Event-ID", last.encode())])  # fmt: skip
 
     assert problem(answer, "invalid_input")["path"] == "Last-Event-ID"
 
@@ -605,6 +626,30 @@ def test_a_body_beyond_the_limit_is_refused_while_it_streams() -> None:
         assert "10,0" in problem(announced, "payload_too_large")["detail"]
         assert "the limit is 10,000" in problem(streamed, "payload_too_large")["detail"]
         assert server.client.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        (b"this is no HTTP\r\n\r\n", "Invalid HTTP request received"),
+        (b"GET /healthz HTTP/1.1\r\n" + b"A: " + b"x" * 70_000 + b"\r\n\r\n", "more than 65,536 bytes"),
+        (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", "more than 65,536 bytes"),
+    ],
+    ids=["no HTTP", "headers", "address"],
+)  # fmt: skip
+def test_what_cannot_be_read_as_a_request_is_a_problem_too(
+    server: Server, sent: bytes, told: str
+) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
+        client.sendall(sent)
+        answer = b""
+        while part := client.recv(65_536):
+            answer += part
+
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"application/problem+json" in head
+    assert told in json.loads(body)["detail"]
 
 
 def test_a_client_beyond_its_rate_is_told_when_to_come_back() -> None:

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from tenuto import Context, InvalidDefinition, InvalidInput, RunFailed, Tenuto, Workflow, current
 from tenuto.app.embedded import Engine
 from tenuto.ports.gateway import NoteKind
-from tenuto.ports.rows import NoteRow
+from tenuto.ports.store import NoteRow
 from tenuto.sdk.tenuto import Run
 
 

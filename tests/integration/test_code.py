@@ -378,7 +378,9 @@ def test_python_reaches_nothing_of_the_host(driver: Driver, code: str) -> None:
     assert fail(driver, "python", code)["code"] == "code_error"
 
 
-@pytest.mark.parametrize("name", ["require", "process", "fetch", "std", "os", "__say", "setTimeout"])
+@pytest.mark.parametrize(
+    "name", ["require", "process", "fetch", "std", "os", "__say", "setTimeout"]
+)
 def test_javascript_is_given_nothing_but_console(driver: Driver, name: str) -> None:
     assert run(driver, "javascript", f"function main() {{ return typeof {name} }}") == "undefined"
 
@@ -416,7 +418,7 @@ def test_a_server_that_is_killed_costs_one_attempt(tmp_path: Path, language: str
         "name: w\nnodes:\n"
         "  s: {type: task, task: count}\n"
         f"  a: {json.dumps({'type': 'code', 'language': language, 'code': code})[:-1]},"
-        ' needs: s, params: {n: 0}, retry: {max_attempts: 2, initial: 10ms}, timeout: 30s}\n'
+        " needs: s, params: {n: 0}, retry: {max_attempts: 2, initial: 10ms}, timeout: 30s}\n"
     )
     with engine_with(count, languages=SETTING) as driver:
         run_id = driver.begin(text)
@@ -425,7 +427,7 @@ def test_a_server_that_is_killed_costs_one_attempt(tmp_path: Path, language: str
         wait_for(lambda: len(notes(driver, run_id)) == 2)
         driver.ask(driver.engine.commands.cancel(run_id, ""))
         assert driver.end(run_id).state == RunState.CANCELLED
-        assert driver.kinds(run_id).count("TaskFailed") == 1
+        assert driver.kinds(run_id).count("AttemptFailed") == 1
         code = code.replace("== 0", "== 1")
         assert run(driver, language, code, params={"n": 0}) == 1
 

@@ -63,7 +63,9 @@ def engines(folder: Path) -> Iterator[list[subprocess.Popen[str]]]:
     yield started
     for engine in started:
         engine.kill()
-        engine.communicate()
+        engine.wait()
+        assert engine.stdout is not None
+        engine.stdout.close()  # not read to its end: a child that has escaped would hold it open
 
 
 def start(folder: Path, name: str) -> subprocess.Popen[str]:

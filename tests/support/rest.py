@@ -176,6 +176,8 @@ class Stream:
                     event.id = value
                 case "":
                     event.comment, filled = value, True
+                case _:
+                    pass  # retry
 
     def until(self, name: str) -> list[Event]:
         """Events up to the first of this name, which is the last."""

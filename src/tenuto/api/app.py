@@ -126,11 +126,16 @@ async def _http_problem(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """All methods of an address: the framework names those of its first route only."""
+    """All methods of an address: the framework names those of its first route only. Routes of a more general address,
+    such as `/v1/workflows/{name}` for `/v1/workflows/validate`, are not its own.
+    """
+    paths: list[str] = []
     found: set[str] = set()
     for route in request.app.routes:
-        match, _ = route.matches(request.scope)
-        if match is not Match.NONE:
+        if route.matches(request.scope)[0] is Match.NONE:
+            continue
+        paths.append(route.path)
+        if route.path == paths[0]:
             found |= set(getattr(route, "methods", None) or ())
     return sorted(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
@@ -36,6 +37,7 @@ class Service:
         self.backend = backend
         self.limits = limits
         self.held = Held(limits.held)
+        self._reports: dict[RunId, _Shared] = {}
 
     async def answer(
         self,
@@ -52,9 +54,34 @@ class Service:
         content = await self.backend.read(encoded)
         return Response(content, status_code=status, media_type=JSON, headers=dict(headers or {}))
 
+    async def final_report(self, run_id: RunId) -> Response:
+        """The report of a run that is final: read once for all who waited for its end, since it changes no more."""
+        shared = self._reports.get(run_id)
+        if shared is None:
+            shared = self._reports[run_id] = _Shared()
+            try:
+                answer = await self.answer(lambda answers: answers.get_run(run_id))
+                shared.content = bytes(answer.body)
+            finally:
+                del self._reports[run_id]
+                shared.made.set()
+        else:
+            await shared.made.wait()
+        if shared.content is None:  # whoever read it was cancelled, or failed
+            return await self.answer(lambda answers: answers.get_run(run_id))
+        return Response(shared.content, media_type=JSON)
+
     async def find_run(self, text: str) -> RunId:
         """The run that a path names."""
         return await self.backend.read(lambda answers: answers.find(text))
+
+
+class _Shared:
+    """A text that somebody is reading for several."""
+
+    def __init__(self) -> None:
+        self.made = asyncio.Event()
+        self.content: bytes | None = None
 
 
 def encode(document: object) -> bytes:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -215,8 +216,15 @@ class Engine:
             self.commands = Commands(coordinator, Mailbox(store, ids=ids, on_post=timers.hint))
             begin = _Begin(self._begin(coordinator, gateway, recovery, begun, sqlite.held()))
             if stage is not None and self._worker is not None:
-                runner = self._worker.runner
-                stage.enter(Parts(database=sqlite, store=store, timers=timers, runner=runner))
+                stage.enter(
+                    Parts(
+                        database=sqlite,
+                        store=store,
+                        timers=timers,
+                        runner=self._worker.runner,
+                        learn=partial(self._worker.learn, self._loop),
+                    )
+                )
             more = self._services(self) if self._services is not None else ()
             await self._serve(coordinator, [coordinator, timers, gateway, begin, *more])
         finally:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from tenuto.model.errors import Unavailable
 from tenuto.ports.languages import Fault, Outcome, Output, Program, Say, Trouble
@@ -162,3 +162,37 @@ async def _kill(process: Process) -> None:
         with suppress(ProcessLookupError):
             process.kill()
     await process.wait()
+
+
+def serve_alone(port: int, setting: Setting, ready: Callable[[int], None]) -> NoReturn:
+    """Be a language server on a loopback port until SIGTERM or SIGINT, and leave the process. `ready` is told the port.
+
+    Raises:
+        Conflict: the port is taken; says by whom.
+    """
+    from tenuto.app.listening import HOST, bind
+    from tenuto.languages import server
+    from tenuto.languages.setting import Setting as Told
+
+    bind(port, option="--listen").close()  # gRPC itself would say less
+    folder = Path(tempfile.mkdtemp(prefix="tenuto-"))
+    told = Told(
+        folder=folder,
+        processes=setting.processes,
+        memory=setting.memory,
+        time_us=setting.time_us,
+        output=setting.output,
+        cpython=setting.cpython,
+    )
+
+    async def live() -> None:
+        stop = asyncio.Event()
+        server.stop_on_signals(stop)
+        await server.serve(f"{HOST}:{port}", told, ready=ready, stop=stop)
+
+    try:
+        asyncio.run(live())
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    server.end_at_once(folder)

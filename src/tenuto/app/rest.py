@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tenuto.adapters.local.clock import SystemClock
 from tenuto.adapters.local.ids import Uuid7Ids
@@ -24,6 +25,7 @@ from tenuto.api.app import App, make_app
 from tenuto.api.backend import About
 from tenuto.api.limits import Limits
 from tenuto.api.page import Page
+from tenuto.api.problems import MEDIA_TYPE, Problem
 from tenuto.app.definitions import load_definition
 from tenuto.coordinator.commands import Commands
 from tenuto.dsl.compile import Loaded
@@ -38,6 +40,8 @@ GRACE_S = 2
 """How long requests under way may take once the server stops; streams and waits end at once."""
 KEEP_ALIVE_S = 30
 BACKLOG = 2_048
+HEAD_MAX = 65_536
+"""Bytes of a request's address and headers."""
 
 T = TypeVar("T")
 _log = get_logger("rest")
@@ -183,7 +187,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=_Protocol,
                 ws="none",
                 lifespan="off",
                 interface="asgi3",
@@ -216,6 +220,45 @@ class _Server(uvicorn.Server):
         """End what would never end by itself, then the rest."""
         self._end_held()
         await super().shutdown(sockets)
+
+
+class _Protocol(HttpToolsProtocol):
+    """Bounds what comes before a body, and says in our words what is no HTTP."""
+
+    _size = 0
+
+    def on_message_begin(self) -> None:
+        """A new request."""
+        self._size = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the address."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header."""
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._size > HEAD_MAX:
+            raise ValueError("the head is too large")  # makes the parser give up
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what cannot be read, and hang up."""
+        if self._size > HEAD_MAX:
+            msg = f"address and headers have more than {HEAD_MAX:,} bytes"
+        problem = Problem("bad_request", msg.rstrip("."))
+        body = bytes(problem.response().body)
+        head = (
+            f"HTTP/1.1 400 Bad Request\r\ncontent-type: {MEDIA_TYPE}\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
 
 
 class _Forward(logging.Handler):

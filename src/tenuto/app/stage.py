@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,3 +59,5 @@ class Parts:
     store: Store
     timers: Timers
     runner: Runner
+    learn: Callable[[], None]
+    """Look whether `Stage.names` has grown; the engine does by itself at each request from outside."""

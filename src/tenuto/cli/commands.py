@@ -182,6 +182,19 @@ def completion(
     raise typer.Exit(print_script(shell))
 
 
+@app.command("language-server", epilog=examples("tenuto language-server --listen 127.0.0.1:7070"))
+def language_server(
+    listen: Annotated[
+        str,
+        typer.Option("--listen", metavar="HOST:PORT", help="A loopback address; port 0: any."),
+    ] = "127.0.0.1:50061",
+) -> None:
+    """Run the code of `code` nodes for engines that set `languages.server` to this address."""
+    from tenuto.cli.languages import serve_languages
+
+    raise typer.Exit(serve_languages(listen))
+
+
 @app.command()
 def version() -> None:
     """Print the version; so does `tenuto --version`."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -26,6 +27,7 @@ from urllib.parse import quote
 from tenuto.cli.console import say
 from tenuto.model.errors import TenutoError
 from tenuto.settings import Database, Settings, load, parse_database
+from tenuto.settings.tree import Languages
 
 SQLITE_MIN = (3, 38, 0)
 """RETURNING, STRICT tables and the JSON operators."""
@@ -76,6 +78,7 @@ def check_all(database: Database) -> Iterator[Check]:
     yield check_python()
     yield check_sqlite()
     yield check_expressions()
+    yield from check_languages(load().languages)
     if database.path is None:
         return
     folder = nearest_folder(database.path)
@@ -147,6 +150,26 @@ def check_expressions() -> Check:
     if loaded.graph is None:
         return Check("expressions", Grade.ERROR, str(loaded.findings[0]), "this is a bug")
     return Check("expressions", Grade.OK, "CEL evaluates")
+
+
+def check_languages(setting: Languages) -> Iterator[Check]:
+    """What runs the code of `code` nodes."""
+    if setting.server:
+        yield Check("languages", Grade.OK, f"run by the language server at {setting.server}")
+        return
+    for name, module in (("code: python", "pydantic_monty"), ("code: javascript", "_quickjs")):
+        try:
+            import_module(module)
+        except ImportError as error:
+            cure = "install tenuto again for this Python and machine"
+            yield Check(name, Grade.ERROR, f"cannot be loaded: {error}", cure)
+        else:
+            yield Check(name, Grade.OK, "an interpreter without access to the host")
+    if setting.cpython == "off":
+        yield Check("code: cpython", Grade.OK, "off")
+    else:
+        found = f"{setting.cpython}: limited, but reads files and uses the network"
+        yield Check("code: cpython", Grade.OK, found)
 
 
 # -- where the file lives --------------------------------------------------------------------------

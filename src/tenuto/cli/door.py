@@ -221,9 +221,10 @@ def _introduction(door: File) -> str:
 
 
 def _say(output: str, line: str) -> None:
-    """For people only: programs that read JSON know what they asked."""
-    if output == "table":
-        notes().print(line, style="dim", markup=False)
+    """For people only: what is read by a program holds answers and errors."""
+    console = notes()
+    if output == "table" and console.is_terminal:
+        console.print(line, style="dim", markup=False)
 
 
 def _file(database: Database, *, named: bool) -> File:

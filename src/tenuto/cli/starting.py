@@ -62,10 +62,10 @@ def start_run(
         else:
             stored = await remote.get_workflow(workflow)
         schema = stored["input_schema"]
-        value = read_input(input, sets, None if schema is None else json.dumps(schema))
+        value = _checked_input(input, sets, None if schema is None else json.dumps(schema))
         run = await remote.start_run(
             stored["name"],
-            {} if value is None and input is None and _takes_object(schema) else value,
+            value,
             version=stored["version"],
             key=key,
             vars=_overrides(stored["vars"], vars),
@@ -150,9 +150,14 @@ def _decoded(text: Text) -> str:
         raise InvalidDefinition(load_definition(text.text, file=text.file).findings) from None
 
 
-def _takes_object(schema: object) -> bool:
-    kind = schema.get("type") if isinstance(schema, dict) else None
-    return kind is None or kind == "object" or "object" in kind
+def _checked_input(given: str | None, sets: Sequence[str], schema: str | None) -> object:
+    """The input; what is wrong with it is found here, as `run FILE` would find it."""
+    from tenuto.dsl.given import default_input
+    from tenuto.dsl.inputs import check_input
+
+    value = read_input(given, sets, schema)
+    check_input(schema, default_input(schema, value) if given is None else value)
+    return value
 
 
 def _overrides(declared: Document, texts: Sequence[str]) -> Document:

@@ -120,7 +120,9 @@ def _check_python(code: _Code, *, is_subset: bool) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(code.text)
-            compile(tree, "<code>", "exec", dont_inherit=True)  # `return` outside a function, and the like
+            compile(
+                tree, "<code>", "exec", dont_inherit=True
+            )  # `return` outside a function, and the like
     except SyntaxError as error:
         spot = _Spot(error.lineno or 1, error.offset or 1)
         code.add("code_syntax", spot, language="Python", problem=error.msg)
@@ -202,14 +204,21 @@ for _later in ("TypeAlias", "TemplateStr"):  # of a later Python's parser
 def _check_subset(code: _Code, tree: ast.Module) -> None:
     """What Monty has not: one finding each."""
     parts = list(ast.walk(tree))
-    own = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    own = {
+        part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+    }
     own |= {part.arg for part in parts if isinstance(part, ast.arg)}
     own |= {
         part.name
         for part in parts
         if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     }
-    own |= {(a.asname or a.name) for part in parts if isinstance(part, ast.Import | ast.ImportFrom) for a in part.names}
+    own |= {
+        (a.asname or a.name)
+        for part in parts
+        if isinstance(part, ast.Import | ast.ImportFrom)
+        for a in part.names
+    }
     guarded = {
         id(inner)
         for part in parts

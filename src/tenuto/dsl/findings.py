@@ -1,6 +1,6 @@
 """What can be wrong with a definition: one table of codes, the finding itself, and the list that collects them.
 
-No rule is checked here; `yaml`, `shape`, `expressions`, `code`, `reads` and `compile` check and name a row of the table.
+No rule is checked here; `yaml`, `shape`, `expressions`, `code`, `reads` and `compile` check and name a row of it.
 """
 
 from __future__ import annotations

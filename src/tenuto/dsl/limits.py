@@ -56,7 +56,9 @@ LIMITS: tuple[Limit, ...] = (
     Limit("a duration", f"{DURATION_MAX_US // DAY_US:,}d", "`bad_duration`"),
     Limit("a node's id", f"`{ID.pattern}`, and no word of CEL", "`bad_id`"),
     Limit("the names of a workflow and of a queue", f"`{NAME.pattern}`", "`bad_value`"),
-    Limit("a task's name", "200 of letters, digits and `_.:/-`, not `http` or `code`", "`bad_value`"),
+    Limit(
+        "a task's name", "200 of letters, digits and `_.:/-`, not `http` or `code`", "`bad_value`"
+    ),
     Limit("an event's name", "200 characters, none of control", "`bad_value`"),
     Limit("a failure's code", f"`{FAILURE_CODE.pattern}`", "`bad_value`"),
     Limit("`max_attempts`", f"1 to {ATTEMPTS_MAX:,}", "`bad_value`"),

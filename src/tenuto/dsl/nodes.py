@@ -265,7 +265,12 @@ class NodeReader:
             expected = f"one of {', '.join(LANGUAGES)}"
             cure = did_you_mean(meant, f"write {expected}")
             self._findings.add(
-                "bad_value", tree.start, section.raw(tree), key="language", expected=expected, cure=cure
+                "bad_value",
+                tree.start,
+                section.raw(tree),
+                key="language",
+                expected=expected,
+                cure=cure,
             )
         elif tree is not None:
             section.choice("language", LANGUAGES)

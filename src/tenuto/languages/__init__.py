@@ -1,1 +1,1 @@
-"""Language servers: processes that run the code of `code` nodes, and the client that speaks to one. Know nothing of runs."""
+"""Language servers, which run the code of `code` nodes, and the client that speaks to one. Know nothing of runs."""

@@ -6,7 +6,7 @@ json module and one comparison; only what that does not bring back unchanged is 
 
 from __future__ import annotations
 
-SOURCE = '''
+SOURCE = """
 import json as _tenuto_json
 import re as _tenuto_re
 
@@ -87,4 +87,4 @@ def _tenuto_door(value, limit):
         return "output_too_large", (f"the result has {size:,} bytes of JSON, more than the {limit:,} allowed:"
             " store the data elsewhere and return a reference to it")
     return "", text
-'''
+"""

@@ -1,7 +1,7 @@
-"""What a process does to itself before it runs code of a user's: it ends with its parent, has limits, can start nothing.
+"""What a process does to itself before it runs a user's code: it ends with its parent, has limits, can start nothing.
 
-Linux; elsewhere only the limits that `resource` knows hold. Runs in the child, with the standard library alone. It is no
-wall against an enemy: files and, unless `lock` is told otherwise, the network stay as they are.
+Linux; elsewhere only the limits that `resource` knows hold. Runs in the child, with the standard library alone. It is
+no wall against an enemy: files and, unless `lock` is told otherwise, the network stay as they are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A process that runs JavaScript: one program after another, each in a fresh QuickJS. Standard library and QuickJS only.
+"""A process that runs JavaScript: one program after another, each in a fresh QuickJS. Standard library, QuickJS only.
 
-Frames come and go over its input and output: four bytes of length, then a kind and its text (`frames`). The interpreter
-has no access to anything; `console` is all that is given to it.
+Frames go over its input and output: four bytes of length, then a request, or a kind and its text. The interpreter has
+no access to anything; `console` is all that is given to it.
 """
 
 from __future__ import annotations
@@ -129,7 +129,9 @@ PRELUDE = r"""
       try {
         const value = main(parse(params));
         if (value !== null && typeof value === "object" && typeof value.then === "function")
-          apply(then, apply(resolve, Promise_, value), v => { try { ended(v, limit); } catch (e) { raised(e); } }, raised);
+          apply(then, apply(resolve, Promise_, value), found => {
+            try { ended(found, limit); } catch (error) { raised(error); }
+          }, raised);
         else ended(value, limit);
       } catch (error) { raised(error); }
     },
@@ -225,7 +227,8 @@ def _raised(text: str) -> dict[str, object]:
 
 
 def _error(name: str, message: str, stack: str) -> dict[str, object]:
-    if message == "InternalError: out of memory":
+    # Without memory for an error QuickJS throws null; nobody else does.
+    if message in ("InternalError: out of memory", "thrown: null"):
         return {"code": "memory", "message": "the code needs more memory than it may take"}
     place = _PLACE.search(stack)
     line = int(place[1]) if place else None

@@ -183,5 +183,3 @@ def _failed(error: MontyError, program: Program) -> Outcome:
         details=orjson.dumps(details).decode(),
         retryable=not (isinstance(error, MontySyntaxError) or is_lack),
     )
-
-

@@ -17,6 +17,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import grpc
 import grpc.aio
@@ -37,7 +38,7 @@ _LINES_MAX = 500
 """In one message."""
 
 
-class Servicer(rpc.LanguageServicer):  # type: ignore[misc] # made code has no types
+class Servicer(rpc.LanguageServicer):
     """Executes programs that come over the wire."""
 
     def __init__(self, languages: Languages) -> None:
@@ -107,9 +108,9 @@ def _clean(text: str) -> str:
 
 
 async def serve(
-    address: str, setting: Setting, *, ready: Callable[[], None], stop: asyncio.Event
+    address: str, setting: Setting, *, ready: Callable[[int], None], stop: asyncio.Event
 ) -> None:
-    """Serve until `stop` is set. `address`: `unix:PATH` or `127.0.0.1:PORT`.
+    """Serve until `stop` is set. `address`: `unix:PATH` or `127.0.0.1:PORT`. `ready` is told the port.
 
     Raises:
         OSError: nothing can listen there.
@@ -118,12 +119,12 @@ async def serve(
     server = grpc.aio.server(options=OPTIONS)
     rpc.add_LanguageServicer_to_server(Servicer(languages), server)  # type: ignore[no-untyped-call]
     try:
-        server.add_insecure_port(address)
+        port = server.add_insecure_port(address)
     except RuntimeError as error:
         raise OSError(f"{address} cannot be listened on") from error
     await server.start()
     try:
-        ready()
+        ready(port)
         await stop.wait()
     finally:
         await server.stop(0)
@@ -144,7 +145,7 @@ def _end_with_input(folder: Path) -> None:
     end_at_once(folder)
 
 
-def end_at_once(folder: Path) -> None:
+def end_at_once(folder: Path) -> NoReturn:
     """Kill every child, and leave nothing."""
     for pid in children():
         try:
@@ -172,8 +173,7 @@ def main(words: list[str] | None = None) -> None:
     """The command line of an engine's child. Says `ready` on its output once it listens."""
     parser = argparse.ArgumentParser(prog="python -m tenuto.languages.server")
     parser.add_argument("folder", type=Path, help="private directory; the socket is made in it")
-    parser.add_argument("--processes", type=int, default=Setting.processes)
-    for name in ("memory", "time_us", "output"):
+    for name in ("processes", "memory", "time_us", "output"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--cpython", choices=(RESTRICTED, OFF), default=RESTRICTED)
     setting = Setting(**vars(parser.parse_args(words)))
@@ -189,7 +189,7 @@ async def _main(setting: Setting) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
 
-    def ready() -> None:
+    def ready(_port: int) -> None:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
 

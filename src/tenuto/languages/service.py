@@ -93,7 +93,7 @@ class Languages:
             return f"there is no language `{language}` here; there are {', '.join(LANGUAGES)}"
         if language == "cpython" and self._setting.cpython == OFF:
             return (
-                "`language: cpython` is off here: set `languages.cpython = \"restricted\"`"
+                '`language: cpython` is off here: set `languages.cpython = "restricted"`'
                 " (TENUTO_LANGUAGES__CPYTHON), or say `language: python`"
             )
         return None

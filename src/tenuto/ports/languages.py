@@ -1,4 +1,4 @@
-"""What stands between a worker and the interpreters of `code` nodes: a program with its limits in, lines and an outcome out.
+"""What stands between a worker and the interpreters of `code` nodes: a program in, lines and an outcome out.
 
 Neither gRPC nor processes show here: the worker knows this port, the languages package fills it.
 """

@@ -84,7 +84,14 @@ def configure(*, as_json: bool, level: str = "info", stream: TextIO | None = Non
     target = sys.stderr if stream is None else stream
     _Shape.as_json = as_json
     _Shape.console = (
-        None if as_json else structlog.dev.ConsoleRenderer(colors=target.isatty(), pad_event_to=24)
+        None
+        if as_json
+        else structlog.dev.ConsoleRenderer(
+            colors=target.isatty(),
+            pad_event_to=24,
+            # The default shows the values of variables: payloads, headers.
+            exception_formatter=structlog.dev.plain_traceback,
+        )
     )
     handler = logging.StreamHandler(target)
     handler.setFormatter(logging.Formatter("%(message)s"))

@@ -17,7 +17,7 @@ import sys
 import types
 import typing
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, Union, cast
 
 from tenuto.model.errors import InvalidInput
@@ -75,7 +75,7 @@ def read_annotations(function: Callable[..., Any], name: str) -> Typing:
     flat, fields = _flat(fillable)
     returns = signature.return_annotation is not inspect.Signature.empty
     return Typing(
-        arguments=_arguments(readers, rest, frozenset(fillable)) if readers or rest else None,
+        arguments=_arguments(readers, rest, tuple(fillable)) if readers or rest else None,
         result=plain if returns else None,
         contexts=frozenset(contexts),
         flat=flat,
@@ -214,15 +214,15 @@ def _is_model(annotation: type) -> bool:
 
 
 def _arguments(
-    readers: Mapping[str, _Read], rest: _Read | None, names: frozenset[str]
+    readers: Mapping[str, _Read], rest: _Read | None, names: Collection[str]
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """What turns params whose names are right into arguments, all problems at once."""
 
     def convert(params: dict[str, Any]) -> dict[str, Any]:
         problems: Problems = []
         arguments = {}
-        for name, value in params.items():
-            read = readers.get(name) if name in names else rest
+        for name in (*(name for name in names if name in params), *sorted(params.keys() - names)):
+            read, value = readers.get(name) if name in names else rest, params[name]
             arguments[name] = value if read is None else read(value, name, problems)
         if problems:
             more = len(problems) - _PROBLEMS_MAX

@@ -98,7 +98,7 @@ def segment(text: str, kind: str) -> str:
     """A name as one part of a path."""
     if not text:
         raise InvalidInput(f"the {kind}'s name is empty")
-    if text in (".", ".."):
+    if text in (".", "..") or ("/" in text and kind != "workflow"):  # an address would lose it
         raise NotFound(kind, text)
     return quote(text.encode("utf-8", "replace"), safe="")
 

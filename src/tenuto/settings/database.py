@@ -50,7 +50,7 @@ def read_database(text: str, *, folder: Path | None = None) -> Database:
         folder: what a relative path is relative to; None is the working directory.
 
     Raises:
-        NotYet: a PostgreSQL or server URL.
+        NotYet: a PostgreSQL URL.
         InvalidInput: another scheme, a directory, or nothing at all.
     """
     if not text:
@@ -66,7 +66,10 @@ def read_database(text: str, *, folder: Path | None = None) -> Database:
         case "postgresql" | "postgres":
             raise NotYet("PostgreSQL", f"use a file, such as {DEFAULT_DATABASE}")
         case "http" | "https":
-            raise NotYet("speaking to a server", f"use a file, such as {DEFAULT_DATABASE}")
+            raise InvalidInput(
+                f"{text} is the address of a server, no database; it belongs to --url, or TENUTO_URL",
+                path="database",
+            )
         case other:
             raise InvalidInput(
                 f"{other!r} is no kind of database; write a path or sqlite:///path", path="database"

@@ -87,7 +87,7 @@ def parse_database(url: str | None, environment: Mapping[str, str] = os.environ)
     """Read a path, `:memory:` or `sqlite:` URL; None means the setting `database`.
 
     Raises:
-        NotYet: a PostgreSQL or server URL.
+        NotYet: a PostgreSQL URL.
         InvalidInput: another scheme, a directory, nothing at all; or settings that are wrong.
     """
     return read_database(load(environment=environment).database if url is None else url)

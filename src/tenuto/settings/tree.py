@@ -95,7 +95,7 @@ class Worker:
 class Languages:
     """Code nodes."""
 
-    processes: int = _setting(Whole(1, 64), 2, "Language servers that this process starts.")
+    processes: int = _setting(Whole(1, 64), 2, "Executions at a time, in each language.")
     memory: int = _setting(
         Size(16 * 2**20, 64 * 2**30), "128MiB", "Most memory that the code of one attempt may take."
     )
@@ -103,7 +103,7 @@ class Languages:
     output: int = _setting(
         Size(1024, 64 * 2**20),
         "1MiB",
-        "Most bytes that the code of one attempt may print or return.",
+        "Most bytes of JSON that the code of one attempt may return.",
     )
     cpython: str = _setting(
         Choice("restricted", "off"),

@@ -502,6 +502,7 @@ class Engine:
                 self._stage.mocks.learn(
                     decode_graph(row.graph).definition, self.app.registry.names()
                 )
+                self._stage.parts.learn()
 
         await self._ask(read)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 
 import pytest
 
@@ -29,6 +30,11 @@ def test_a_port_that_nobody_has_has_no_holder() -> None:
 
     assert holder_of(port) is None
     assert next_free(port) == port
+
+
+def test_a_socket_is_named_as_tcp_so_that_answers_are_not_held_back() -> None:
+    with bind(0) as bound:
+        assert bound.proto == socket.IPPROTO_TCP
 
 
 def test_the_last_port_has_none_behind_it() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 
 from rich.console import Console, RenderableType
 
@@ -19,8 +18,6 @@ from tenuto.cli.render import (
     value_text,
     wait_line,
 )
-from tenuto.model.ids import RunId
-from tenuto.ports.store import RunRow
 from tenuto.views.report import NodeLine, Report
 from tenuto.views.timeline import Step
 

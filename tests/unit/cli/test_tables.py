@@ -122,9 +122,7 @@ def test_an_edge_says_when_it_is_taken(more: dict[str, Any], said: str) -> None:
     [
         runs_table([RUN | {"workflow": LONG, "key": LONG}], 0),
         workflows_table([WORKFLOW | {"name": LONG}], 0),
-        tasks_table(
-            [TASK | {"place": LONG, "name": LONG, "queue": LONG, "error": {"code": LONG}}]
-        ),
+        tasks_table([TASK | {"place": LONG, "name": LONG, "queue": LONG, "error": {"code": LONG}}]),
         workers_table([WORKER | {"id": LONG, "queues": [LONG], "names": [LONG, LONG]}], 0),
         awaited_table([{"event": LONG, "key": LONG, "waits": 3}]),
         *nodes_and_edges(

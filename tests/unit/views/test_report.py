@@ -195,6 +195,8 @@ def test_a_wait_for_an_event_names_the_command_that_sends_it() -> None:
     read = line(waiting, "approval", replace(known, hints={"approval": '{"by": …}'}))
 
     assert found.waits_for == "event order.approved key 'o 1', for at most 1m00s"
+    assert found.awaits == ("order.approved", "o 1", "")
+    assert read.awaits == ("order.approved", "o 1", '{"by": …}')
     assert found.command == "tenuto event send order.approved --key 'o 1' --database my.db"
     assert read.command == (
         "tenuto event send order.approved --key 'o 1' --payload '{\"by\": …}' --database my.db"

@@ -256,6 +256,7 @@ def _add_waiting(app: FastAPI, service: Service) -> None:
         found = await service.find_run(run_id)
         async with held.hold(request.receive, timeout):
             await backend.commands.wait(found)
+            return await service.final_report(found)
         return await service.answer(lambda answers: answers.get_run(found))
 
 

@@ -28,7 +28,7 @@ TAGS: list[str | Enum] = ["workflows"]
 SVG = "image/svg+xml"
 SVG_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 """A picture's own style, and nothing else."""
-_TEXT = {"schema": {"type": "string"}}
+_TEXT = {"schema": {"description": "the definition as it stands in its file"}}
 _PICTURE = {SVG: {"schema": {"type": "string"}}}
 
 

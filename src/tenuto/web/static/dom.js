@@ -97,7 +97,7 @@ function patchNode(old, next) {
     if (old.nodeValue !== next.nodeValue) old.nodeValue = next.nodeValue;
     return;
   }
-
+  if (old._keep) return;
   for (const { name } of [...old.attributes]) {
     // Whether a fold is open is the reader's choice.
     if (!next.hasAttribute(name) && !(name === "open" && old.nodeName === "DETAILS")) {

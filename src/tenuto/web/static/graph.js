@@ -20,7 +20,7 @@ export async function graphPane(path, choose) {
   const height = Number(svg.getAttribute("height"));
   const nodes = new Map([...svg.querySelectorAll(".node")].map((node) => [node.dataset.node, node]));
   const edges = [...svg.querySelectorAll(".edge")];
-  const view = h("div", { class: "graph-view", tabindex: "0", "aria-label": "Graph" });
+  const view = h("div", { class: "graph-view", role: "group", tabindex: "0", "aria-label": "Graph, scrollable" });
   const percent = h("span", { class: "soft zoom" });
   let scale = 1;
   let chosen = "";

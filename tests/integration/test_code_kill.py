@@ -1,0 +1,141 @@
+"""kill -9 while code runs that never ends: two seconds later nothing of it is alive, in each language."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tenuto.adapters.sqlite.lock import holder
+
+ALL = ("python", "javascript", "cpython")
+LIMIT_S = 2.0
+
+
+@contextmanager
+def engine(database: Path, language: str) -> Iterator[subprocess.Popen[str]]:
+    """An engine in whose code the interpreter spins."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.killed_code", str(database), language],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    family: dict[int, str] = {}
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "on\n"
+        family = below(child.pid)
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+        for pid in living(family):
+            os.kill(pid, signal.SIGKILL)
+
+
+def below(pid: int) -> dict[int, str]:
+    """All processes that descend from one: process id -> when it began, which tells it from a later one."""
+    parents: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents.setdefault(int(fields[1]), []).append(int(path.parent.name))
+    found, todo = {}, [pid]
+    while todo:
+        for child in parents.get(todo.pop(), []):
+            begun = began(child)
+            if begun is not None:
+                found[child] = begun
+            todo.append(child)
+    return found
+
+
+def began(pid: int) -> str | None:
+    """When a process began; None: it is gone, or only its exit code is left."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def living(family: dict[int, str]) -> list[int]:
+    return [pid for pid, begun in family.items() if began(pid) == begun]
+
+
+def gone(family: dict[int, str]) -> bool:
+    """Whether all are gone within the limit."""
+    pause = threading.Event()
+    for _ in range(int(LIMIT_S / 0.02)):
+        if not living(family):
+            return True
+        pause.wait(0.02)
+    return False
+
+
+@pytest.mark.parametrize("language", ALL)
+def test_nothing_outlives_an_engine_that_is_killed(tmp_path: Path, language: str) -> None:
+    database = tmp_path / "t.db"
+    with engine(database, language) as child:
+        family = below(child.pid)
+        assert len(family) >= 2, "the server and an interpreter"
+        child.kill()
+        child.wait()
+
+        assert gone(family), [Path(f"/proc/{pid}/cmdline").read_text() for pid in living(family)]
+        assert holder(database) is None
+
+
+@pytest.mark.parametrize("language", ALL)
+def test_no_interpreter_outlives_a_server_that_is_killed(tmp_path: Path, language: str) -> None:
+    with engine(tmp_path / "t.db", language) as child:
+        [server] = [pid for pid in below(child.pid) if "tenuto.languages.server" in command(pid)]
+        family = below(server)
+        assert family
+        os.kill(server, signal.SIGKILL)
+
+        assert gone(family), [command(pid) for pid in living(family)]
+
+
+@pytest.mark.parametrize("language", ALL)
+def test_nothing_is_left_when_engine_and_server_are_killed_together(
+    tmp_path: Path, language: str
+) -> None:
+    with engine(tmp_path / "t.db", language) as child:
+        family = below(child.pid)
+        [server] = [pid for pid in family if "tenuto.languages.server" in command(pid)]
+        os.kill(server, signal.SIGKILL)
+        child.kill()
+        child.wait()
+
+        assert gone(family), [command(pid) for pid in living(family)]
+
+
+@pytest.mark.parametrize("language", ALL)
+def test_the_lock_is_held_until_the_last_interpreter_is_gone(tmp_path: Path, language: str) -> None:
+    database = tmp_path / "t.db"
+    with engine(database, language) as child:
+        [server] = [pid for pid in below(child.pid) if "tenuto.languages.server" in command(pid)]
+        family = below(child.pid)
+        os.kill(server, signal.SIGSTOP)  # it cannot react yet
+        child.kill()
+        child.wait()
+
+        assert holder(database) is not None
+
+        os.kill(server, signal.SIGCONT)
+        assert gone(family)
+        assert holder(database) is None
+
+
+def command(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
