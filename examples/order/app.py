@@ -18,12 +18,6 @@ def reserve(order: str) -> dict[str, object]:
     return {"order": order, "shelf": shelf}
 
 
-@app.task(name="risk.score")
-def score(amount: float) -> dict[str, float]:
-    """The larger the amount, the riskier; above 50 somebody has to approve."""
-    return {"risk": min(amount / 100, 100.0)}
-
-
 @app.task(name="parcels.ship")
 async def ship(order: str, shelf: int) -> dict[str, str]:
     """Hand the parcel to a carrier. The same attempt key gives the same parcel, however often it is asked."""

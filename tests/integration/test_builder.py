@@ -134,6 +134,16 @@ def test_it_is_deployed_once_and_started_by_its_name(app: Tenuto) -> None:
     assert app.start("shop", ORDER).result(timeout=60)["count"] == 2
 
 
+def test_a_python_function_is_the_code_of_a_node(app: Tenuto) -> None:
+    def score(params: dict[str, Any]) -> dict[str, float]:
+        return {"risk": params["amount"] / 100}
+
+    with Workflow("scoring") as wf:
+        wf.output = wf.code("score", score, params={"amount": wf.input.amount}).output
+
+    assert app.start(wf, {"amount": 50}).result(timeout=60) == {"risk": 0.5}
+
+
 def test_a_workflow_with_findings_is_not_stored_and_names_lines_of_python(app: Tenuto) -> None:
     with Workflow("odd") as wf:
         wf.task("a", "t", params={"n": "${nodes.b.output}"})

@@ -180,6 +180,17 @@ def begets(fifo: str) -> None:
     time.sleep(60)
 
 
+def lingers(fifo: str) -> str:
+    """Obeys, says a result, and leaves a thread that keeps the process."""
+    threading.Thread(target=time.sleep, args=(60,)).start()
+    try:
+        tell(fifo)
+        time.sleep(60)
+    except SystemExit:
+        return "obeyed"
+    return "slept"
+
+
 def cleans_up(fifo: str, proof: str) -> None:
     try:
         tell(fifo)

@@ -343,7 +343,6 @@ class _Worker:
         self._registry = registry
         self._stage = stage
         self._gateway: TaskGateway = gateway if stage is None else stage.gateway(gateway)
-        self._info = info
         self._known = len(info.names)
         self._news = asyncio.Event()
         self._http = HttpExecutor()
@@ -387,9 +386,10 @@ class _Worker:
         while True:
             await self._news.wait()
             self._news.clear()
-            self._info = replace(self._info, names=_names(self._registry, self._stage))
+            # The runner's first, or it would announce the old names once more after a doubt.
+            self.runner.info = replace(self.runner.info, names=_names(self._registry, self._stage))
             try:
-                await self._gateway.register(self._info)
+                await self._gateway.register(self.runner.info)
             except Unavailable as error:
                 _log.warning("worker_not_registered", reason=str(error))
                 await asyncio.sleep(0.2)

@@ -134,6 +134,7 @@ class RestService:
         database: as commands must name it.
         environment: where `TENUTO_VAR_<NAME>` is looked up.
         listening: called on the engine's loop once requests are answered.
+        after: no request is answered before this is set; callers wait. None: at once.
     """
 
     name = "rest"
@@ -148,6 +149,7 @@ class RestService:
         page: Page | None = None,
         environment: Mapping[str, str] | None = None,
         listening: Callable[[], None] = lambda: None,
+        after: asyncio.Event | None = None,
     ) -> None:
         self.app: App | None = None
         self._engine = engine
@@ -157,9 +159,13 @@ class RestService:
         self._page = page
         self._environment = os.environ if environment is None else environment
         self._listening = listening
+        self._after = after
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Serve until told to stop; requests under way have `GRACE_S` then."""
+        if self._after is not None and not await _first(self._after, stopping):
+            self._socket.close()
+            return
         backend = EngineBackend(
             self._engine, database=self._database, environment=self._environment
         )
@@ -172,6 +178,16 @@ class RestService:
         finally:
             self._socket.close()
             await backend.desk.stop()
+
+
+async def _first(wanted: asyncio.Event, stopping: asyncio.Event) -> bool:
+    """Wait for the wanted event. False: the other one came first."""
+    async with asyncio.TaskGroup() as group:
+        waits = [group.create_task(event.wait()) for event in (wanted, stopping)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for each in waits:
+            each.cancel()
+    return wanted.is_set()
 
 
 class _Server(uvicorn.Server):

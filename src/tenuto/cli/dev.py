@@ -6,6 +6,7 @@ handles Ctrl-C. Changed definitions become new versions; changed code of the app
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import os
@@ -111,6 +112,8 @@ class _Dev:
     _engine: Engine = field(init=False)
     _socket: socket.socket = field(init=False)
     _url: str = ""
+    _open: asyncio.Event = field(init=False)
+    """REST answers from here on: whoever calls finds what was deployed."""
     _log: _Log = field(init=False)
     _changed: SimpleQueue[RunId] = field(default_factory=SimpleQueue)
 
@@ -182,6 +185,7 @@ class _Dev:
         api = self.settings.api
         limits = Limits(body=api.body, requests_per_second=api.requests_per_second, burst=api.burst)
         page = Page(files=web.files(), routes=web.ROUTES, headers=web.HEADERS)
+        self._open = asyncio.Event()
         default = str(self.database) == str(read_database(str(DEFAULT_DATABASE)))
         return [
             RestService(
@@ -190,8 +194,12 @@ class _Dev:
                 database="" if default else str(self.database),
                 limits=limits,
                 page=page,
+                after=self._open,
             )
         ]
+
+    async def _answer(self) -> None:
+        self._open.set()
 
     def _tell_start(self, first: list[Path]) -> None:
         """At most eight lines, whatever there is."""
@@ -215,6 +223,7 @@ class _Dev:
         told = self._deploy_all(first, starting=True)
         if not told:
             self._log.say("deployed", "no definitions here; name files or folders, or deploy some")
+        self._ask(self._answer())
         self._log.say(
             "serving",
             f"tenuto {VERSION} on {self._url} (REST: {self._url}/docs; Ctrl-C stops)",

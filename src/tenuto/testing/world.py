@@ -101,6 +101,8 @@ class Engine:
     ) -> None:
         if app is not None and not isinstance(app, Tenuto):
             raise InvalidInput(f"{app!r} is no Tenuto app; give the object that has @app.task")
+        if app is not None and app.far is not None:
+            raise InvalidInput("this app speaks to a server; give one that has the engine inside")
         self.app = Tenuto(":memory:") if app is None else app
         self._clock = HandClock(instant_of(start_at))
         self._stage = HandStage(self._clock, seed=seed, allow_http=allow_http)
@@ -119,19 +121,24 @@ class Engine:
         """
         from tenuto.app.embedded import Engine as Embedded
 
-        if self._embedded is not None or self.app.link.is_open:
+        if self._embedded is not None or self.app.near.is_open:
             raise Conflict("this app is open already; close it first: app.close()")
         self.app.close()  # forgets what was deployed elsewhere
         embedded = Embedded(
             ":memory:", registry=self.app.registry, user_loop=loop, stage=self._stage
         )
         embedded.start()
-        self._lending = self.app.link.lend(embedded, loop)
+        self._lending = self.app.near.lend(embedded, loop)
         self._lending.__enter__()
         self._embedded = embedded
         reads = embedded.reads
         self._settling = Settling(self._stage, reads, self.app.registry, self._patience)
         self._reading = Reading(reads, self._clock.now)
+        try:
+            self.wait(self.settle(), "open")  # until the worker has announced itself
+        except BaseException:
+            self._shut(embedded)
+            raise
 
     def close(self, *, check: bool = True) -> None:
         """Check what is to be checked, and stop; does nothing where nothing is open.
@@ -476,7 +483,7 @@ class Engine:
         if self._embedded is None:
             coroutine.close()
             raise _closed()
-        return self.app.link.wait(coroutine, verb)
+        return self.app.near.wait(coroutine, verb)
 
     async def settle(self) -> None:
         """Let everything happen that takes no time, real time neither."""
@@ -491,7 +498,7 @@ class Engine:
     async def _ask(self, make: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         if self._embedded is None:
             raise _closed()
-        return await self.app.link.ask(lambda _: make())
+        return await self.app.near.ask(lambda _: make())
 
     async def _learn(self, name: str) -> None:
         """Let the mocks know a deployed workflow."""

@@ -120,6 +120,7 @@ class Runner:
     """A worker, as a service. One `run` in its life.
 
     Attributes:
+        info: as it announces itself; whoever replaces it announces it too.
         drain_us: how long running attempts may take to end once stopping is set; read at that moment.
     """
 
@@ -137,12 +138,11 @@ class Runner:
         notebook: Notebook | None = None,
         alarms: Alarms | None = None,
     ) -> None:
-        """`executors`: by task name; the one named `""` takes all others. `lease_us`: as the gateway grants.
-
-        `notebook`: where the executors write what attempts say. `alarms`: what all times are counted on; None: the loop.
+        """`executors`: by task name; the one named `""` takes all others. `lease_us`: as the gateway grants. `notebook`:
+        where the executors write what attempts say. `alarms`: what times are counted on; None: the loop.
         """
         self._gateway = gateway
-        self._info = info
+        self.info = info
         self._executors = executors
         # Once, since asking a protocol costs microseconds.
         self._gates = {name: e if isinstance(e, Gate) else None for name, e in executors.items()}
@@ -207,9 +207,9 @@ class Runner:
             if self._fence is not None:
                 self._fence.cancel()
         try:
-            await self._gateway.leave(self._info.id)
+            await self._gateway.leave(self.info.id)
         except Unavailable:
-            log.warning("worker_left_unnoticed", worker=self._info.id)
+            log.warning("worker_left_unnoticed", worker=self.info.id)
 
     # -- taking ----------------------------------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class Runner:
         backoff = self._backoff()
         while not stopping.is_set():
             try:
-                await self._gateway.register(self._info)
+                await self._gateway.register(self.info)
             except Unavailable as error:
                 log.warning("gateway_unavailable", verb="register", reason=str(error))
                 await asyncio.sleep(backoff.next_us() / 1_000_000)
@@ -228,7 +228,7 @@ class Runner:
 
     def _free(self) -> int:
         """Slots that nothing holds and nothing under way has asked for."""
-        return self._info.capacity - len(self._held) - self._asked - self._wanted
+        return self.info.capacity - len(self._held) - self._asked - self._wanted
 
     async def _poll(self) -> None:
         """Ask for leases whenever slots are free."""
@@ -241,7 +241,7 @@ class Runner:
             self._asked = free
             sent = self._alarms.time()
             try:
-                leases = await self._gateway.lease(self._info.id, free)
+                leases = await self._gateway.lease(self.info.id, free)
             except Unavailable as error:
                 log.warning("gateway_unavailable", verb="lease", reason=str(error))
                 self._asked = 0
@@ -460,11 +460,11 @@ class Runner:
     async def _extend(self, attempts: Sequence[_Attempt]) -> bool:
         """One heartbeat for these leases; stops the work of those that it lost. False: no answer."""
         beats = [attempt.beat(alive=self._take_beat(attempt.lease)) for attempt in attempts]
-        load = Load(busy=len(self._held), capacity=self._info.capacity, lag_us=self._lag_us)
+        load = Load(busy=len(self._held), capacity=self.info.capacity, lag_us=self._lag_us)
         sent = self._alarms.time()
         try:
             async with asyncio.timeout(self._lease_s / 3):
-                verdicts = await self._gateway.heartbeat(self._info.id, beats, load)
+                verdicts = await self._gateway.heartbeat(self.info.id, beats, load)
         except (Unavailable, TimeoutError) as error:
             log.warning("gateway_unavailable", verb="heartbeat", reason=str(error))
             return False
@@ -501,7 +501,7 @@ class Runner:
         """All that has gathered; what the gateway does not take stays in the notebook."""
         while notes := self._notebook.take():
             try:
-                await self._gateway.note(self._info.id, notes)
+                await self._gateway.note(self.info.id, notes)
             except BaseException as error:
                 self._notebook.put_back(notes)
                 self._notes_there.set()
@@ -541,7 +541,7 @@ class Runner:
         self._wanted = want
         sent = self._alarms.time()
         try:
-            answer = await self._gateway.report(self._info.id, reports, want)
+            answer = await self._gateway.report(self.info.id, reports, want)
         finally:
             self._wanted = 0
             self._changed.set()
@@ -552,7 +552,7 @@ class Runner:
 
     async def _release_batch(self) -> None:
         batch = list(self._returning)
-        await self._gateway.release(self._info.id, [attempt.beat() for attempt in batch])
+        await self._gateway.release(self.info.id, [attempt.beat() for attempt in batch])
         del self._returning[: len(batch)]
         for attempt in batch:
             self._forget(attempt)

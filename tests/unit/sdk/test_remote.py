@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -67,7 +67,7 @@ async def test_every_document_is_the_one_that_the_reading_verbs_make(server: Ser
         def near(make: Any) -> Any:
             return server.engine.call(make(answers)).result(30)
 
-        for make in (
+        asked: list[Callable[[Any], Any]] = [
             lambda source: source.list_runs(limit=2, states=["success"], workflow="echo"),
             lambda source: source.list_runs(since=0, until=2**60 // 1_000),
             lambda source: source.get_run(run_id),
@@ -82,7 +82,8 @@ async def test_every_document_is_the_one_that_the_reading_verbs_make(server: Ser
             lambda source: source.get_version("echo", 1),
             lambda source: source.list_tasks(states=["dead"], queue="default"),
             lambda source: source.list_awaited(event="order.approved"),
-        ):
+        ]
+        for make in asked:
             assert await make(remote) == near(make)
         assert [each["id"] for each in (await remote.list_workers())["items"]]
 
@@ -152,7 +153,7 @@ async def test_events_are_sent_once_per_id_and_reach_their_wait(server: Server) 
 async def test_a_run_is_followed_to_its_end(server: Server) -> None:
     async with remote_of(server) as remote:
         run_id = (await remote.start_run("approval", {"order": "o2"}))["run_id"]
-        names = []
+        names: list[str] = []
         async for name, document in remote.follow_run(run_id, 0):
             if name == "state" and not names:
                 await remote.send_event("order.approved", "o2", "\u2028 and \x85")

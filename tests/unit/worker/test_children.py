@@ -224,9 +224,12 @@ async def test_whatever_a_function_does_it_ends_with_its_time_and_so_does_what_i
             assert await dead(pid)
 
 
-async def test_the_next_attempt_waits_until_the_process_of_the_last_is_gone(fifo: Path) -> None:
-    async with a_crew({"ignores": tasks.ignores_terminate}, process=True) as crew:
-        lease = crew.gateway.offer("ignores", {"fifo": str(fifo)}, place="n")
+@pytest.mark.parametrize("function", [tasks.ignores_terminate, tasks.lingers])
+async def test_the_next_attempt_waits_until_the_process_of_the_last_is_gone(
+    fifo: Path, function: Callable[..., Any]
+) -> None:
+    async with a_crew({"f": function}, process=True) as crew:
+        lease = crew.gateway.offer("f", {"fifo": str(fifo)}, place="n")
         [pid] = await heard(fifo)
         crew.gateway.cancelled.add(lease.lease_id)
         await crew.runner.beat()
