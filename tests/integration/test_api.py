@@ -21,7 +21,9 @@ from tenuto.api import models
 from tenuto.api.limits import Limits
 from tenuto.api.page import Page
 from tenuto.api.problems import KINDS
+from tenuto.api.routes import health
 from tenuto.web import HEADERS, ROUTES, files
+from tenuto.worker.context import current
 from tenuto.worker.registry import Registry
 
 ROOT = Path(__file__).parents[2]
@@ -434,8 +436,8 @@ def test_an_event_that_is_wrong_says_where(server: Server, body: Any, path: str)
 
 def test_health_says_who_it_is(server: Server) -> None:
     for path in ("/healthz", "/readyz", "/v1/health"):
-        health = models.Health.model_validate(server.get(path))
-        assert health.url == server.url
+        shown = models.Health.model_validate(server.get(path))
+        assert shown.url == server.url
 
 
 # -- streams ----------------------------------------------------------------------------------------------------------
@@ -778,6 +780,66 @@ def test_tasks_and_workers_are_listed_while_they_work() -> None:
     assert [(task.run_id, task.name) for task in tasks.items] == [(run_id, "work")]
     assert "work" in workers.items[0].names
     assert report["output"] == 3
+
+
+def test_a_database_that_does_not_answer_makes_the_server_unready_not_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "STORE_S", 0.05)
+    taken, leave = threading.Event(), threading.Event()
+
+    def block() -> Any:
+        taken.set()
+        leave.wait(60)
+        row = yield (("SELECT 1", ()),)
+        return row
+
+    with serving(tmp_path / "tenuto.db") as server:
+        reads: Any = server.engine.reads
+        blocked = server.engine.call(reads._engine.read(block))
+        assert taken.wait(30)
+        answers = [server.client.get(path) for path in ("/readyz", "/v1/health")]
+        alive = server.client.get("/healthz")
+        leave.set()
+        blocked.result(30)
+        monkeypatch.undo()
+        recovered = server.client.get("/readyz")
+
+    for answer in answers:
+        assert "has not answered within 0.05 s" in problem(answer, "unavailable")["detail"]
+        assert answer.headers["retry-after"] == "1"
+    assert (alive.status_code, recovered.status_code) == (200, 200)
+
+
+def test_what_an_attempt_says_is_streamed_once_and_stays(tmp_path: Path) -> None:
+    registry = Registry()
+    leave = threading.Event()
+
+    def work(n: int) -> int:
+        current().logger.info("begun with %s", n)
+        assert leave.wait(60)
+        current().logger.info("done with %s", n)
+        return n
+
+    registry.add(work, name="work")
+    with serving(tmp_path / "tenuto.db", registry=registry) as server:
+        server.deploy(CALL)
+        run_id = server.start("call", {"n": 3})
+        with streaming(server, f"/v1/runs/{run_id}/events") as stream:
+            [*_, first] = stream.until("note")
+            # A second client comes when one note is stored and another is to come.
+            with streaming(server, f"/v1/runs/{run_id}/events") as late:
+                [*_, same] = late.until("note")
+                leave.set()
+                rest, lates = stream.until("end"), late.until("end")
+        stored = server.get(f"/v1/runs/{run_id}/notes", node="work")["items"]
+
+    for note in stored:
+        models.Note.model_validate(note)
+    assert [note["number"] for note in stored] == [1, 2]
+    assert first.data == same.data == stored[0]
+    for events in (rest, lates):
+        assert [each.data for each in events if each.event == "note"] == stored[1:]
 
 
 def test_vars_come_from_the_environment_of_the_server() -> None:

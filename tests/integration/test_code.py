@@ -204,8 +204,8 @@ def test_a_million_lines_are_bounded(driver: Driver, language: str, code: str) -
     assert row.state == RunState.SUCCESS
     kept = notes(driver, row.run_id)
     assert 900 < len(kept) <= 1_001
-    assert kept[0] == ("stdout", "0")
-    assert "dropped" in kept[-1][1]
+    assert ("stdout", "0") in kept
+    assert any("dropped" in text for _, text in kept)
 
 
 @in_each(

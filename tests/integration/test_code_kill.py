@@ -120,6 +120,22 @@ def test_nothing_is_left_when_engine_and_server_are_killed_together(
         assert gone(family), [command(pid) for pid in living(family)]
 
 
+def test_folders_of_killed_servers_are_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with engine(tmp_path / "a.db", "javascript") as child:
+        [server] = [pid for pid in below(child.pid) if "tenuto.languages.server" in command(pid)]
+        [left] = tmp_path.glob("tenuto-code-*")
+        os.kill(server, signal.SIGKILL)
+        child.kill()
+    assert left.exists()
+
+    with engine(tmp_path / "b.db", "javascript"):
+        assert left not in set(tmp_path.glob("tenuto-code-*"))
+        assert len(list(tmp_path.glob("tenuto-code-*"))) == 1
+
+
 @pytest.mark.parametrize("language", ALL)
 def test_the_lock_is_held_until_the_last_interpreter_is_gone(tmp_path: Path, language: str) -> None:
     database = tmp_path / "t.db"

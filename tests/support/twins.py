@@ -49,7 +49,12 @@ def order() -> Workflow:
             params={"order": wf.input.order_id},
             needs=charge,
         )
-        score = wf.task("score", "risk.score", params={"amount": wf.input.amount}, needs=charge)
+        score = wf.code(
+            "score",
+            'def main(params):\n    return {"risk": min(params["amount"] / 100, 100.0)}\n',
+            params={"amount": wf.input.amount},
+            needs=charge,
+        )
         both = wf.join("both", needs=[reserve, score])
         triage = wf.switch("triage", needs=both)
         approval = wf.wait_for_event(

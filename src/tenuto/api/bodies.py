@@ -9,7 +9,7 @@ import orjson
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from tenuto.api.problems import Problem, meant
+from tenuto.api.problems import SHOWN_MAX, Problem, meant
 from tenuto.runtime.results import Refused, parse
 
 JSON = "application/json"
@@ -77,7 +77,7 @@ def first_problem(errors: Sequence[Mapping[str, Any]], known: Sequence[str]) -> 
     place = list(error["loc"])
     if place and place[0] in ("query", "path", "header"):
         place = place[1:2]
-    path = ".".join(map(str, place)) or "body"
+    path = ".".join(str(part)[:SHOWN_MAX] for part in place) or "body"
     match error["type"]:
         case "extra_forbidden":
             hint = meant(str(place[-1]), known)

@@ -382,6 +382,9 @@ class Problem(Document):
 # -- bodies -----------------------------------------------------------------------------------------------------------
 
 
+VarName = Annotated[str, Field(max_length=200)]
+
+
 class Body(BaseModel):
     """What is sent: unknown fields are refused, nothing is converted."""
 
@@ -406,10 +409,12 @@ class DefinitionBody(Body):
 class StartBody(Body):
     """A run to start."""
 
-    workflow: str = Field(description="a deployed name", examples=["hello"])
+    workflow: str = Field(max_length=300, description="a deployed name", examples=["hello"])
     version: int | None = Field(default=None, ge=1, description="the newest by default")
     input: Json = Field(default=None, description="checked against the definition's `input`")
-    vars: dict[str, Json] | None = Field(default=None, description="over the definition's `vars`")
+    vars: dict[VarName, Json] | None = Field(
+        default=None, description="over the definition's `vars`"
+    )
     key: str | None = Field(
         default=None,
         min_length=1,

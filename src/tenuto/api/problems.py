@@ -22,6 +22,8 @@ from tenuto.runtime.results import Refused
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
+SHOWN_MAX = 80
+"""Characters that an answer repeats of a name that is wrong."""
 
 Document = dict[str, object]
 
@@ -125,8 +127,8 @@ def invalid_definition(findings: Sequence[object]) -> Problem:
 
 
 def meant(wrong: str, known: Sequence[str]) -> str:
-    """A hint that names what was probably meant, or what there is."""
-    close = get_close_matches(wrong, known, n=1)
+    """A hint that names what was probably meant, or what there is. Of a very long word only the beginning counts."""
+    close = get_close_matches(wrong[:SHOWN_MAX], known, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
     return f"there are {', '.join(known)}" if known else "there are none"

@@ -14,7 +14,7 @@ from tenuto.api.backend import Backend
 from tenuto.api.held import Held
 from tenuto.api.limits import Limits
 from tenuto.api.models import Document as Model
-from tenuto.api.problems import KINDS, MEDIA_TYPE, Problem, meant
+from tenuto.api.problems import KINDS, MEDIA_TYPE, SHOWN_MAX, Problem, meant
 from tenuto.model.ids import RunId
 from tenuto.views.answers import Answers
 from tenuto.views.documents import Document
@@ -106,7 +106,7 @@ class StrictRoute(APIRoute):
             seen = set()
             for name, _ in request.query_params.multi_items():
                 if name not in queries:
-                    hint = meant(name, queries)
+                    hint, name = meant(name, queries), name[:SHOWN_MAX]  # noqa: PLW2901 - ends here
                     raise Problem(
                         "invalid_input",
                         f"there is no parameter {name!r}; {hint}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
 import sys
 import tempfile
 from asyncio.subprocess import PIPE, Process
@@ -32,6 +33,7 @@ START_S = 20.0
 """How long a server may take to listen; it takes some tenths of a second."""
 _LEAVE_S = 2.0
 _SECRET = "TENUTO_SECRET_"
+_PREFIX = "tenuto-code-"
 
 _log = get_logger("languages")
 
@@ -113,7 +115,8 @@ class Languages:
             return self._server.client
 
     async def _start(self) -> _Server:
-        folder = Path(tempfile.mkdtemp(prefix="tenuto-"))
+        _sweep()
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         setting = self._setting
         try:
             process = await asyncio.create_subprocess_exec(
@@ -157,6 +160,18 @@ class Languages:
         shutil.rmtree(server.folder, ignore_errors=True)
 
 
+def _sweep() -> None:
+    """Remove folders of servers that were killed together with their engines: nobody listens in them any more."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/socket"):
+        with socket.socket(socket.AF_UNIX) as trial:
+            try:
+                trial.connect(str(path))
+            except ConnectionRefusedError:
+                shutil.rmtree(path.parent, ignore_errors=True)
+            except OSError:
+                continue  # another user's, or gone meanwhile
+
+
 async def _kill(process: Process) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError):
@@ -175,7 +190,7 @@ def serve_alone(port: int, setting: Setting, ready: Callable[[int], None]) -> No
     from tenuto.languages.setting import Setting as Told
 
     bind(port, option="--listen").close()  # gRPC itself would say less
-    folder = Path(tempfile.mkdtemp(prefix="tenuto-"))
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     told = Told(
         folder=folder,
         processes=setting.processes,

@@ -138,8 +138,8 @@ class Runner:
         notebook: Notebook | None = None,
         alarms: Alarms | None = None,
     ) -> None:
-        """`executors`: by task name; the one named `""` takes all others. `lease_us`: as the gateway grants. `notebook`:
-        where the executors write what attempts say. `alarms`: what times are counted on; None: the loop.
+        """`executors`: by task name; the one named `""` takes all others. `lease_us`: as the gateway grants.
+        `notebook`: where executors write what attempts say. `alarms`: what times are counted on; None: the loop.
         """
         self._gateway = gateway
         self.info = info

@@ -44,6 +44,22 @@ def test_a_field_that_nobody_means_names_those_there_are() -> None:
         check(EventBody, {"zzz": 1})
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"x" * 3_000_000: 1},
+        {"workflow": "w" * 3_000_000},
+        {"workflow": "w", "vars": {"v" * 3_000_000: 1}},
+    ],
+    ids=["field", "workflow", "var"],
+)
+def test_a_name_of_megabytes_is_neither_compared_nor_repeated(body: dict[str, object]) -> None:
+    with pytest.raises(Problem) as caught:
+        check(StartBody, body)
+
+    assert len(str(caught.value.document())) < 1_000
+
+
 def test_values_are_not_converted() -> None:
     with pytest.raises(Problem, match="version: must be a valid integer"):
         check(StartBody, {"workflow": "x", "version": "1"})

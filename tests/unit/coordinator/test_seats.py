@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tenuto.coordinator.seats import Seat, Seats
 from tenuto.model.ids import LeaseId, Place, RunId, WorkerId
 from tenuto.ports.gateway import ALL_QUEUES, Lease, WorkerInfo
@@ -137,3 +139,16 @@ async def test_leases_that_come_after_the_answer_was_taken_are_given_back() -> N
 
     assert len(taken) == 1
     assert len(seats.unclaimed) == 1
+
+
+async def test_what_was_looked_for_under_a_workers_old_names_does_not_make_it_dry() -> None:
+    """A grant is under way while its worker announces one more task: the ready row of that task is looked for again."""
+    seats = Seats()
+    info = WorkerInfo(id=WorkerId("w"), queues=("q",), names=("a",), capacity=2)
+    seats.join(info)
+    seats.park(info, 1)
+    began = seats.offers
+    seats.join(replace(info, names=("a", "b")))
+    seats.run_dry(WorkerId("w"), began)
+
+    assert [seat.names for seat in seats.hungry()] == [{"a", "b"}]
