@@ -3,14 +3,14 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick lint types arch bench fmt pins clean
+.PHONY: help setup run test quick lint types arch docs docs-serve bench fmt pins clean
 
 BASE = $$(scripts/find-python)
 VENV = .venv/bin
 
 help: ## print this list
 	@echo "make TARGET, where TARGET is"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## make .venv with the pinned requirements (again: nothing to do, at once)
 	@python=$(BASE) && "$$python" scripts/environment.py
@@ -32,6 +32,12 @@ types: setup ## mypy, strict
 
 arch: setup ## layer contracts and house rules only
 	@$(VENV)/python scripts/ci.py arch
+
+docs: setup ## the docs site, built and checked, in build/docs/site
+	@$(VENV)/python scripts/ci.py docs
+
+docs-serve: setup ## the docs site at localhost:8000, until Ctrl-C
+	@$(VENV)/python scripts/docs.py --serve
 
 bench: setup ## measure; prints figures and their ratio to plain commits
 	@$(VENV)/python bench/run.py

@@ -80,6 +80,7 @@ STAGES = (
     Stage("integration", 600, (pytest("tests/integration"),)),
     Stage("e2e", 300, (pytest("tests/e2e"),)),
     Stage("examples", 300, (pytest("tests/examples"),)),
+    Stage("docs", 120, ((PYTHON, "scripts/docs.py"),)),
     Stage("newest-python", 600, ((PYTHON, "scripts/newest_python.py"),)),
     # By name only.
     Stage("arch", 60, (ARCH,), always=False),

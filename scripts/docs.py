@@ -3,8 +3,8 @@
 The pages are read in two places: in the repository, where links lead to files, and on the site, which has only pages.
 So the build lays the site's pages out under build/docs/pages: docs/ as it is, and from outside of it what PAGES and
 examples/ name. An example becomes one page: its README, then its files. Links are turned to where their targets
-stand on the site; one that leads to anything else is an error, not a dead end. Mermaid diagrams are left out, since the site's
-script for them would be fetched from elsewhere.
+stand on the site; one that leads to anything else is an error, not a dead end. Mermaid diagrams are left out, since
+the site's script for them would be fetched from elsewhere.
 
 Checked: every relative link of every page, in the repository and on the site, with its anchor; images and their texts;
 that each page is in the nav of zensical.toml, and the nav names no other. Each mistake is a line `file:line: what`, and
@@ -39,7 +39,10 @@ SHOWN = {*LANGUAGES, ".csv"}
 
 FENCE = re.compile(r"^\s*(`{3,}|~{3,})(\w*)")
 CODE = re.compile(r"(`+)(?:(?!\1).)+?\1(?!`)")
-LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]\[]*(?:\[[^\]]*\][^\]\[]*)*)\]\((?P<target>[^()\s]+)\)")
+LINK = re.compile(
+    r"(?P<image>!?)\[(?P<text>[^\]\[]*(?:\[[^\]]*\][^\]\[]*)*)\]\((?P<target>[^()\s]+)\)"
+)
+MERMAID = re.compile(r"^```mermaid\n.*?^```\n", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$")
 ELSEWHERE = re.compile(r"^[a-z][a-z0-9+.-]*:")
 
@@ -145,7 +148,11 @@ def check_sources(site: Site, places: dict[Path, str]) -> None:
             for link in links(line):
                 said = link["target"]
                 if link["image"] and not link["text"].strip():
-                    site.wrong(path, line.number, f"the image {said} has no text for those who do not see it")
+                    site.wrong(
+                        path,
+                        line.number,
+                        f"the image {said} has no text for those who do not see it",
+                    )
                 if ELSEWHERE.match(said):
                     continue
                 name, _, anchor = said.partition("#")
@@ -158,7 +165,7 @@ def check_sources(site: Site, places: dict[Path, str]) -> None:
 
 def turned(site: Site, path: Path, place: str, places: dict[Path, str]) -> str:
     """A page's text with its links turned to the places of the site, and without Mermaid diagrams."""
-    text = re.sub(r"^```mermaid\n.*?^```\n", lambda block: "\n" * block[0].count("\n"), path.read_text(), flags=re.M | re.S)
+    text = MERMAID.sub(lambda block: "\n" * block[0].count("\n"), path.read_text())
     lines = text.splitlines()
     for line in prose(text):
         for link in reversed(list(links(line))):
@@ -170,14 +177,20 @@ def turned(site: Site, path: Path, place: str, places: dict[Path, str]) -> str:
             found = place_of(target, places, site.root)
             if found is None:
                 if target.exists():
-                    site.wrong(path, line.number, f"{said} is no page of the site: write its name without a link")
+                    site.wrong(
+                        path,
+                        line.number,
+                        f"{said} is no page of the site: write its name without a link",
+                    )
                 continue
             if anchor:
                 found = f"{found.partition('#')[0]}#{anchor}"
             there, mark, anchor = found.partition("#")
             relative = os.path.relpath(there, Path(place).parent) + mark + anchor
             start, end = link.span("target")
-            lines[line.number - 1] = lines[line.number - 1][:start] + relative + lines[line.number - 1][end:]
+            lines[line.number - 1] = (
+                lines[line.number - 1][:start] + relative + lines[line.number - 1][end:]
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -185,11 +198,17 @@ def files_of(example: Path) -> str:
     """The files of an example, one heading and code block for each."""
     parts = ["\n## Files\n"]
     for path in sorted(example.rglob("*")):
-        if path.suffix in SHOWN and path.name != "README.md" and not path.is_relative_to(example / "out"):
+        if (
+            path.suffix in SHOWN
+            and path.name != "README.md"
+            and not path.is_relative_to(example / "out")
+        ):
             name = path.relative_to(example).as_posix()
             anchor = slug_of_file(path.relative_to(example))
             text = path.read_text().rstrip("\n")
-            parts.append(f'<h3 id="{anchor}">{name}</h3>\n\n````{LANGUAGES.get(path.suffix, "text")}\n{text}\n````\n')
+            parts.append(
+                f'<h3 id="{anchor}">{name}</h3>\n\n````{LANGUAGES.get(path.suffix, "text")}\n{text}\n````\n'
+            )
     return "\n".join(parts)
 
 
@@ -284,7 +303,11 @@ def check_built(site: Site, places: dict[Path, str]) -> None:
             if not target.exists():
                 site.wrong(source, line_of(source, said), f"on the site, {said} leads nowhere")
             elif anchor and target in pages and unquote(anchor) not in pages[target].ids:
-                site.wrong(source, line_of(source, said), f"on the site, {said}: the page has no such heading")
+                site.wrong(
+                    source,
+                    line_of(source, said),
+                    f"on the site, {said}: the page has no such heading",
+                )
 
 
 def line_of(source: Path, said: str) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.support.store import (
     START,
@@ -184,8 +186,12 @@ async def test_runs_are_filtered_by_key_and_by_when_they_were_made(
     store: Store, reads: Reads
 ) -> None:
     ids = Uuid7Ids()
-    old, new = ids.run_id(START), ids.run_id(START + 3_600_000_000)
-    await commit(store, a_start(old, a_task(), key="k1"), a_start(new, a_task(), key="k2"))
+    hour = 3_600_000_000
+    old, new = ids.run_id(START - 2_000), ids.run_id(START + hour - 2_000)  # drawn 2 ms before
+    later = a_start(new, a_task(), key="k2")
+    assert later.new_run is not None
+    later = replace(later, new_run=replace(later.new_run, created_at=START + hour))
+    await commit(store, a_start(old, a_task(), key="k1"), later)
 
     async def listed(**wanted: object) -> list[RunId]:
         return [row.run_id for row in await reads.list_runs(RunFilter(**wanted))]  # type: ignore[arg-type]
@@ -194,7 +200,8 @@ async def test_runs_are_filtered_by_key_and_by_when_they_were_made(
     assert await listed(key="k1") == [old]
     assert await listed(since=half) == [new]
     assert await listed(until=half) == [old]
-    assert await listed(since=START - 1_000, until=half) == [old]
+    assert await listed(since=START, until=half) == [old]
+    assert await listed(since=START + 1, until=START + hour) == []
     assert await listed(since=half, until=half) == []
 
 

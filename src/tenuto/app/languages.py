@@ -69,14 +69,20 @@ class Languages:
         self._starting = asyncio.Lock()
         self._server: _Server | None = None
         self._remote: Client | None = None
+        self._died = False
 
     async def run(self, program: Program, say: Say) -> Outcome:
         """Run one program on the server, which is started if none is there."""
+        from tenuto.languages.client import Unreachable
+
         try:
             client = await self._client()
+            outcome = await client.run(program, say)
         except Unavailable as error:
-            return Fault(trouble=Trouble.LANGUAGE_UNAVAILABLE, message=str(error), retryable=True)
-        outcome = await client.run(program, say)
+            return _unavailable(error)
+        except Unreachable as error:
+            await self._drop(client)
+            return _unavailable(error)
         if isinstance(outcome, Output):
             self._backoff.reset()
         return outcome
@@ -107,12 +113,24 @@ class Languages:
             if server is not None and server.process.returncode is None:
                 return server.client
             if server is not None:
-                _log.warning("language_server_died", code=server.process.returncode)
-                self._server = None
-                await self._end(server)
+                await self._bury(server)
+            if self._died:
+                self._died = False
                 await asyncio.sleep(self._backoff.next_us() / 1_000_000)
             self._server = await self._start()
             return self._server.client
+
+    async def _drop(self, client: Client) -> None:
+        """See a server of ours gone that does not answer, so that the next attempt gets another."""
+        async with self._starting:
+            if self._server is not None and self._server.client is client:
+                await self._bury(self._server)
+
+    async def _bury(self, server: _Server) -> None:
+        self._server, self._died = None, True
+        await _kill(server.process)
+        _log.warning("language_server_died", code=server.process.returncode)
+        await self._end(server)
 
     async def _start(self) -> _Server:
         _sweep()
@@ -170,6 +188,10 @@ def _sweep() -> None:
                 shutil.rmtree(path.parent, ignore_errors=True)
             except OSError:
                 continue  # another user's, or gone meanwhile
+
+
+def _unavailable(error: Exception) -> Fault:
+    return Fault(trouble=Trouble.LANGUAGE_UNAVAILABLE, message=str(error), retryable=True)
 
 
 async def _kill(process: Process) -> None:

@@ -536,6 +536,8 @@ class _Lane:
                 await self._store.quarantine(run_id, reason)
             except Unavailable as failed:
                 unavailable = failed
+        self._whole.watchers.tell(run_id, (), None)  # whoever watches looks again
+        self._whole.watchers.tell_changed(run_id)
         for fact in facts:
             fact.call.answer(fact.slot, unavailable or fact.poisoned(error))
 

@@ -73,7 +73,9 @@ class Seats:
     def join(self, info: WorkerInfo) -> None:
         """A worker registered, perhaps again and with more names."""
         self._workers[info.id] = info
-        self.offers += 1  # a grant under way looks for the old names: that it finds nothing says nothing
+        self.offers += (
+            1  # a grant under way looks for the old names: that it finds nothing says nothing
+        )
         for seat in self._parked:
             if seat.info.id == info.id:
                 seat.serve_as(info)

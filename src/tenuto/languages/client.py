@@ -18,6 +18,10 @@ OPTIONS = (
 )
 
 
+class Unreachable(Exception):
+    """The server is gone, or was never there; the text says which."""
+
+
 class Client:
     """One channel. Belongs to one event loop, which must be the only one in its process that touches gRPC."""
 
@@ -28,7 +32,11 @@ class Client:
         self._stub = rpc.LanguageStub(self._channel)  # type: ignore[no-untyped-call]
 
     async def run(self, program: Program, say: Say) -> Outcome:
-        """Send a program, pass on its lines, return its outcome. Cancelling ends the program."""
+        """Send a program, pass on its lines, return its outcome. Cancelling ends the program.
+
+        Raises:
+            Unreachable: the connection failed; whether the program ran is unknown.
+        """
         request = pb.ExecuteRequest(
             id=program.id,
             language=program.language,
@@ -48,7 +56,7 @@ class Client:
                 for line in reply.lines.lines:
                     say(line.stream == pb.STREAM_STDERR, line.text)
         except grpc.aio.AioRpcError as error:
-            return _unreachable(self._target, error)
+            return _failed(self._target, error)
         finally:
             call.cancel()
         return Fault(
@@ -79,11 +87,11 @@ def _outcome(result: pb.Result) -> Outcome:
     )
 
 
-def _unreachable(target: str, error: grpc.aio.AioRpcError) -> Fault:
-    if error.code() is grpc.StatusCode.UNAVAILABLE and not target.startswith("unix:"):
+def _failed(target: str, error: grpc.aio.AioRpcError) -> Fault:
+    if error.code() is grpc.StatusCode.UNAVAILABLE:
+        if target.startswith("unix:"):
+            raise Unreachable("the language server ended while the code ran") from error
         message = f"no language server answers at {target}; start one: tenuto language-server"
-    elif error.code() is grpc.StatusCode.UNAVAILABLE:
-        message = "the language server ended while the code ran"
-    else:
-        message = f"the language server failed: {error.code().name}: {error.details()}"
+        raise Unreachable(message) from error
+    message = f"the language server failed: {error.code().name}: {error.details()}"
     return Fault(trouble=Trouble.LANGUAGE_UNAVAILABLE, message=message, retryable=True)

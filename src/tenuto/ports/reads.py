@@ -18,7 +18,7 @@ class RunFilter:
 
     Attributes:
         key: the idempotency key of the start.
-        since, until: created at or after, created before; the run's id tells.
+        since, until: created at or after, created before.
         before: only runs older than this id (the page's cursor).
     """
 

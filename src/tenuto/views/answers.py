@@ -21,7 +21,7 @@ from tenuto.ports.reads import Reads, RunFilter, TaskFilter
 from tenuto.ports.store import DEFAULT_NAMESPACE, DefinitionRow, RunRow
 from tenuto.views import documents
 from tenuto.views.documents import Document, page_document
-from tenuto.views.look import find_run, look, plain, read_graph
+from tenuto.views.look import find_run, look, plain
 from tenuto.views.report import Report, report_json, shown_state
 from tenuto.views.timeline import node_of, step_json
 from tenuto.views.verify import check_run, checked_json

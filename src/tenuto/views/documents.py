@@ -1,4 +1,4 @@
-"""Rows -> JSON values: the shapes that REST answers, the page reads and `-o json` prints. The one place that names them.
+"""Rows -> JSON values: the shapes that REST answers, the page reads and `-o json` prints. Named here and nowhere else.
 
 Instants are RFC 3339 text in UTC, durations microseconds with the ending `_us`. Nothing is read here.
 """

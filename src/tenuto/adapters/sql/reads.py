@@ -38,6 +38,10 @@ from tenuto.ports.reads import (
 from tenuto.ports.store import DefinitionRow, EventRow, NoteRow, PayloadRow, RunRow
 
 
+_DRAWN_BEFORE_US = 60_000_000
+"""A run's id is never drawn longer than this before the run is made."""
+
+
 class SqlReads:
     """`ports.reads.Reads` over any SqlEngine."""
 
@@ -75,8 +79,9 @@ class SqlReads:
             wanted.before,
             wanted.limit,
             wanted.key,
-            None if wanted.since is None else first_run_id(wanted.since),
-            None if wanted.until is None else first_run_id(wanted.until),
+            wanted.since,
+            wanted.until,
+            None if wanted.since is None else first_run_id(wanted.since - _DRAWN_BEFORE_US),
         )
         return tuple(read_run(r) for r in sorted(rows, key=lambda r: str(r[0]), reverse=True))
 

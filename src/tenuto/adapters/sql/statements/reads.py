@@ -33,8 +33,8 @@ SELECT
 """
 
 # A page, newest first, down the primary key. $1 namespace $2 workflow or null $3 states or null $4 before or null
-# $5 limit $6 key or null $7 first id or null $8 id after the last or null. Paused runs answer to the
-# state `paused` as well as to their own.
+# $5 limit $6 key or null $7 since or null $8 until or null $9 an id before those since. Ids are drawn a moment before
+# the run is made. Paused runs answer to the state `paused` as well as to their own.
 RUNS = """
 SELECT {pack}
   p.run_id, p.namespace, p.workflow, p.version, p.definition, p.key, p.state, p.paused,
@@ -51,8 +51,8 @@ FROM (
     )
     AND ($4 IS NULL OR r.run_id < $4)
     AND ($6 IS NULL OR r.key = $6)
-    AND ($7 IS NULL OR r.run_id >= $7)
-    AND ($8 IS NULL OR r.run_id < $8)
+    AND ($7 IS NULL OR (r.run_id >= $9 AND r.created_at >= $7))
+    AND ($8 IS NULL OR r.created_at < $8)
   ORDER BY r.run_id DESC
   LIMIT $5
 ) AS p
