@@ -1,4 +1,4 @@
-"""Writes docs/page.png anew: the real page of `tenuto dev`, with a run of the example order that waits for its approval.
+"""Writes docs/page.png anew: the page of `tenuto dev`, with a run of the example order that waits for its approval.
 
 Needs a Chromium: /usr/bin/chromium, or what CHROMIUM names. Not a part of CI, since pictures differ from machine to
 machine by a pixel here and there; run it when the page looks different.

@@ -36,6 +36,19 @@ async def test_notes_are_read_back_in_the_order_in_which_they_were_said(
     assert rows[1].at - rows[0].at == 20
 
 
+async def test_notes_of_an_attempt_keep_their_order_whatever_the_clock_did_between_two_deliveries(
+    store: Store, reads: Reads
+) -> None:
+    run_id = (await a_leased_run(store)).run_id
+    await store.note([a_note(run_id, 1, "one"), a_note(run_id, 2, "two")])
+    other = a_note(run_id, 1, "other attempt", attempt=2, age_us=5_000)
+    await store.note([a_note(run_id, 3, "three", age_us=9_000), other])
+
+    texts = [row.text for row in await reads.notes(run_id)]
+
+    assert texts == ["other attempt", "one", "two", "three"]
+
+
 async def test_the_moment_is_the_stores_less_the_age(store: Store, reads: Reads) -> None:
     run_id = (await a_leased_run(store)).run_id
     [told] = await store.note([a_note(run_id, 1, "x", age_us=1_000_000)])

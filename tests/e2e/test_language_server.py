@@ -69,7 +69,10 @@ def test_it_says_what_it_offers_and_ends_when_told(
     process, _ = server
     process.send_signal(number)
 
-    said, trouble = process.communicate(timeout=HANG_S)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    said, trouble = process.stdout.read(), process.stderr.read()  # to their ends
+    process.wait(HANG_S)
 
     assert process.returncode == 0
     assert len(said.splitlines()) <= 3  # the first line was read

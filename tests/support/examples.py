@@ -32,10 +32,11 @@ def definition(name: str) -> Path:
 
 def load_app(name: str) -> Tenuto:
     """A fresh import of an example's app.py; its database is the default one of this moment."""
-    return cast("Tenuto", _load(EXAMPLES / name / "app.py", f"example_{name}").app)
+    return cast("Tenuto", load(EXAMPLES / name / "app.py", f"example_{name}").app)
 
 
-def _load(path: Path, name: str) -> ModuleType:
+def load(path: Path, name: str) -> ModuleType:
+    """A fresh import of a file, under a name that is not in sys.modules."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

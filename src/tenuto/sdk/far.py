@@ -175,10 +175,8 @@ class Far:
         given: Mapping[str, object],
     ) -> list[str]:
         from tenuto.dsl.inputs import apply_vars, check_input
-        from tenuto.runtime.results import canonical
 
-        texts = {name: canonical(value, name=f"vars.{name}") for name, value in given.items()}
-        apply_vars(stored.vars, texts, {})
+        apply_vars(stored.vars, workflows.given_vars(given), {})
         for value, _ in inputs:
             check_input(stored.input_schema, workflows.default_input(stored.input_schema, value))
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tenuto.model.errors import Conflict, InvariantViolated, TenutoError
+from tenuto.model.errors import Conflict, InvariantViolated, TenutoError, Unavailable
 
 if TYPE_CHECKING:
     from tenuto.app.embedded import Engine
@@ -181,8 +181,8 @@ def _told(error: TenutoError) -> TenutoError:
     """The error for the caller: his own lines as its traceback, not the engine's, and a cure that he has in Python."""
     if isinstance(error, InvariantViolated):
         return error  # a bug of ours: the lines are what helps
-    if isinstance(error, Conflict) and _CLI_CURE in str(error):
-        error = Conflict(str(error).replace(_CLI_CURE, _PYTHON_CURE))
+    if isinstance(error, Conflict | Unavailable) and _CLI_CURE in str(error):
+        error = type(error)(str(error).replace(_CLI_CURE, _PYTHON_CURE))
     error.__cause__ = None
     return error.with_traceback(None)
 

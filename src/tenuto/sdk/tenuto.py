@@ -7,7 +7,7 @@ it are generated from these (`sdk/sync.py`). Nothing is opened before the first 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
@@ -73,6 +73,8 @@ class Tenuto(TenutoVerbs):
         bounds = (slots, threads, processes)
         if not all(isinstance(bound, int) for bound in bounds) or min(bounds) < 1:
             raise InvalidInput("slots, threads and processes must be whole numbers of at least 1")
+        if not isinstance(url, str | Path | None):
+            raise InvalidInput(f"{url!r:.60} is no place for runs; give a path, or a URL, as text")
         self.far = _far(url)
         self.has_default_database = url is None or self.far is not None
         self.database: Database = parse_database(None if self.has_default_database else str(url))
@@ -182,7 +184,7 @@ class Tenuto(TenutoVerbs):
             InvalidDefinition: with all findings.
             NotFound: no such file or deployed workflow.
         """
-        [run] = await self._start(workflow, [(input, key)], vars or {})
+        [run] = await self._start(workflow, [(input, key)], {} if vars is None else vars)
         return run
 
     async def astart_many(
@@ -195,7 +197,10 @@ class Tenuto(TenutoVerbs):
         """Start a run for each input, in order, in few commits. Arguments and errors as `start`;
         on an error none is started.
         """
-        return await self._start(workflow, [(input, None) for input in inputs], vars or {})
+        if isinstance(inputs, str | bytes | Mapping) or not isinstance(inputs, Iterable):
+            raise InvalidInput(f"{inputs!r:.60} is no list; give a list of inputs", path="inputs")
+        pairs = [(input, None) for input in inputs]
+        return await self._start(workflow, pairs, {} if vars is None else vars)
 
     async def aenqueue(self, task: Callable[..., Any] | str, /, **params: object) -> Run:
         """Call one task durably: a run of a single node, whose output is what the function returns.
@@ -211,6 +216,10 @@ class Tenuto(TenutoVerbs):
         """
         if isinstance(task, str):
             name = task
+        elif not callable(task):
+            raise InvalidInput(
+                f"{task!r:.60} is no task; give the function itself, not called, or its name"
+            )
         else:
             found = self._names.get(task)
             if found is None:
@@ -241,11 +250,10 @@ class Tenuto(TenutoVerbs):
             False if it was dropped.
         """
         from tenuto.dsl.storable import check_word
-        from tenuto.runtime.results import canonical
 
         for word, what in ((event, "event"), (key, "key"), (event_id or "", "event_id")):
             check_word(word, what)
-        text = canonical(payload, name="payload")
+        text = workflows.given_text(payload, "payload")
         if self.far is not None:
             return await self.far.send_event(event, key, payload, event_id)
         return await self.near.ask(
@@ -272,7 +280,10 @@ class Tenuto(TenutoVerbs):
             RunFailed: of the first, in this order, that did not end as `success`.
             TimeoutError: not all have ended in time.
         """
-        ids = [run.id for run in runs]
+        workflows.check_timeout(timeout)
+        if isinstance(runs, Run) or not isinstance(runs, Iterable):
+            raise InvalidInput(f"{runs!r:.60} is no list; give a list of runs", path="runs")
+        ids = [_id_of(run) for run in runs]
         try:
             async with asyncio.timeout(timeout):
                 if self.far is not None:
@@ -414,6 +425,7 @@ class Run(RunVerbs):
             RunFailed: it ended as failed, cancelled or timed_out.
             TimeoutError: it has not ended in time.
         """
+        workflows.check_timeout(timeout)
         try:
             async with asyncio.timeout(timeout):
                 if self._far is not None:
@@ -456,6 +468,12 @@ class Run(RunVerbs):
             await self._far.resume(self.id)
             return
         await self._near.ask(lambda engine: engine.commands.resume(self.id))
+
+
+def _id_of(run: object) -> RunId:
+    if not isinstance(run, Run):
+        raise InvalidInput(f"{run!r:.60} is no Run; get it with get_run(id)", path="runs")
+    return run.id
 
 
 def _far(url: str | Path | None) -> Far | None:

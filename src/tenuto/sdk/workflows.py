@@ -65,6 +65,8 @@ def find_source(workflow: str | Path | Workflow) -> Source | None:
         raise InvalidInput(
             f"{workflow!r:.60} is no workflow; give a path, a deployed name, the text or a Workflow"
         )
+    if isinstance(workflow, str) and not workflow.strip():
+        raise InvalidInput("the workflow is empty; give a path, a deployed name or the text")
     if isinstance(workflow, str) and ("\n" in workflow or workflow.lstrip().startswith("{")):
         return Source(workflow, "<text>")
     if isinstance(workflow, Path) or workflow.endswith(SUFFIXES):
@@ -158,11 +160,38 @@ def vars_text(workflow: Deployed, given: Mapping[str, object]) -> str:
     """The vars of a run as JSON text: the definition's, then `TENUTO_VAR_<NAME>`, then those given.
 
     Raises:
-        InvalidInput: a given name that the definition does not declare.
-        Refused: a value that JSON cannot hold.
+        InvalidInput: a given name that the definition does not declare, or a value that JSON cannot hold.
     """
     from tenuto.dsl.inputs import apply_vars
-    from tenuto.runtime.results import canonical
 
-    texts = {name: canonical(value, name=f"vars.{name}") for name, value in given.items()}
-    return apply_vars(workflow.vars, texts, os.environ)
+    return apply_vars(workflow.vars, given_vars(given), os.environ)
+
+
+def given_vars(given: object) -> dict[str, str]:
+    """The argument `vars`, each as JSON text. Raises InvalidInput: no mapping of names, or not JSON."""
+    if not isinstance(given, Mapping):
+        raise InvalidInput(
+            f"{given!r:.60} is no mapping; give a dict of names and values", path="vars"
+        )
+    for name in given:
+        if not isinstance(name, str):
+            raise InvalidInput(f"the name {name!r:.60} is no text; quote it", path="vars")
+    return {name: given_text(value, f"vars.{name}") for name, value in given.items()}
+
+
+def given_text(value: object, name: str) -> str:
+    """What a caller gives, as JSON text. Raises InvalidInput, in words for who gives, not for who returns."""
+    from tenuto.runtime.results import CURES, Refused, canonical
+
+    try:
+        return canonical(value, name=name, cures=CURES)
+    except Refused as error:
+        raise InvalidInput(error.message.replace("return ", "give ")) from None
+
+
+def check_timeout(timeout: object) -> None:
+    """Raise InvalidInput unless it is a number of seconds, or None."""
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float)):
+        raise InvalidInput(
+            f"{timeout!r:.60} is no number of seconds; give one such as 30, or None", path="timeout"
+        )

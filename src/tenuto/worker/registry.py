@@ -258,6 +258,10 @@ def _origin(called: str, bare: Callable[..., Any]) -> Origin:
 
 def signature_of(function: Callable[..., Any], name: str) -> inspect.Signature:
     """How a function is declared. Raises InvalidTask where nobody can tell."""
+    if not callable(function):
+        raise InvalidTask(
+            f"{function!r:.60} is no function; write @app.task above one, or @app.task(name=…)"
+        )
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):
@@ -319,7 +323,9 @@ def bare_function(function: Callable[..., Any]) -> Callable[..., Any]:
 def _place_of(function: Callable[..., Any]) -> str:
     """Where a function is from, for people."""
     bare = bare_function(function)
-    return f"{getattr(bare, '__module__', '?')}.{getattr(bare, '__qualname__', bare)}"
+    line = getattr(getattr(bare, "__code__", None), "co_firstlineno", None)
+    at = "" if line is None else f" (line {line})"
+    return f"{getattr(bare, '__module__', '?')}.{getattr(bare, '__qualname__', bare)}{at}"
 
 
 def _meant(wrong: str, known: Iterable[str]) -> str:

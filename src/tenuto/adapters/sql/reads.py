@@ -37,9 +37,23 @@ from tenuto.ports.reads import (
 )
 from tenuto.ports.store import DefinitionRow, EventRow, NoteRow, PayloadRow, RunRow
 
-
 _DRAWN_BEFORE_US = 60_000_000
 """A run's id is never drawn longer than this before the run is made."""
+
+
+def _as_said(notes: list[NoteRow]) -> tuple[NoteRow, ...]:
+    """By time, but those of one attempt by number: their moments come from several readings of the clock."""
+    notes.sort(key=lambda note: (note.place, note.attempt, note.number))
+    said: list[tuple[int, NoteRow]] = []
+    for note in notes:
+        before = said[-1] if said else None
+        goes_on = (
+            before is not None
+            and before[1].number > 0
+            and (before[1].place, before[1].attempt) == (note.place, note.attempt)
+        )
+        said.append((max(note.at, before[0]) if goes_on and before else note.at, note))
+    return tuple(note for _, note in sorted(said, key=lambda each: each[0]))
 
 
 class SqlReads:
@@ -190,7 +204,7 @@ class SqlReads:
         self, run_id: RunId, *, place: Place | None = None, limit: int = 10_000
     ) -> Sequence[NoteRow]:
         rows = await self._rows("NOTES", run_id, place, limit)
-        return tuple(read_note(r) for r in sorted(rows, key=lambda r: (r[4], r[1], r[2], r[3])))
+        return _as_said([read_note(r) for r in rows])
 
     async def list_workers(self) -> Sequence[WorkerRow]:
         return tuple(

@@ -60,6 +60,11 @@ class FileLock:
                     f"{database} is still in use by a process (pid {left}) that an engine (pid {pid})"
                     " left behind when it died; stop that one, or name another file with --database"
                 ) from None
+            if pid == str(os.getpid()):
+                raise Conflict(
+                    f"{database} is in use by another engine of this process;"
+                    " close that one, or name another file with --database"
+                ) from None
             raise Conflict(
                 f"{database} is in use by another engine (pid {pid});"
                 " stop that one, or name another file with --database"

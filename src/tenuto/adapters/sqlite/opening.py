@@ -145,6 +145,14 @@ def prepare_directory(path: str) -> None:
         return
     try:
         Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        place = Path(error.filename or path)
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        shown = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
+        raise Unavailable(
+            f"{path} cannot be made: {shown} is no directory; name another file with --database"
+        ) from error
     except OSError as error:
         raise Unavailable(f"{path} cannot be made: {error.strerror}") from error
 
