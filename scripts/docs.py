@@ -241,6 +241,8 @@ def named(nav: object) -> Iterator[str]:
         case dict():
             for each in nav.values():
                 yield from named(each)
+        case _:
+            raise ValueError(f"{nav!r} is no part of a nav")
 
 
 def check_nav(site: Site, places: dict[Path, str]) -> None:
@@ -357,4 +359,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -63,11 +63,12 @@ TAIL = """
 
 `{run_id, workflow, version, state, key, created_at, ended_at, lasted_us, output, error, quarantine, go_on, nodes,
 timeline}`; `go_on` is the command that carries an unfinished run on, where no engine has the file open. A node is
-`{id, type, state, attempts, iteration, waits_for, command, took, error}`; `state` is its status, or for an active one
-`running`, `ready`, `retry` or `waiting`, and `interrupted` for an attempt whose engine is gone; `command` ends its
-wait, and `took` lists where a condition led. A step of the timeline is `{place, node, what, attempt, result, code,
+`{id, type, state, attempts, iteration, waits_for, command, awaits, took, error}`; `state` is its status, or for an
+active one `running`, `ready`, `retry` or `waiting`, and `interrupted` for an attempt whose engine is gone; `command`
+ends its wait, `awaits` is the `{event, key, payload}` that does, and `took` lists where a condition led. A step of the timeline is `{place, node, what, attempt, result, code,
 message, worker, start_us, duration_us}`, `what` being `attempt`, `wait`, `event` or `run`. With `-o jsonl` each step is
-a line as it ends, and the last line is the whole.
+a line as it ends, and the last line is the whole. `run watch -o json` and `run wait -o json` print the same. A key that
+begins with `once-` was drawn by a client, so that its request could be repeated; tables leave it out.
 
 ## Which runs go on
 

@@ -131,6 +131,13 @@ class Page:
         for path in (folder / "examples").rglob("*.yaml"):
             path.write_text(path.read_text().replace(":9000", f":{self.port}"))
 
+    def write(self, block: Block) -> None:
+        """Write the file that a block is."""
+        assert block.name is not None
+        path = self.folder / block.name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(block.text.replace(":9000", f":{self.port}"))
+
     def start(self, words: list[str]) -> subprocess.Popen[str]:
         program = {"tenuto": [str(COMMAND)], "python": [sys.executable]}[words[0]]
         return subprocess.Popen(
@@ -201,7 +208,8 @@ class Page:
             return (self.folder / words[1]).is_file()
         match words[1:]:
             case ["run", "list" | "verify", *more]:
-                return all(word.startswith("--") for word in more)
+                has_runs = (self.folder / ".tenuto" / "tenuto.db").is_file()
+                return has_runs and all(word.startswith("--") for word in more)
             case ["run" | "validate", file, *more]:
                 return (self.folder / file).is_file() and "--carry-on" not in more
             case ["event", "send", *_]:
@@ -218,7 +226,7 @@ def test_what_a_page_shows_works(page: Path, tmp_path: Path) -> None:
         for number, block in enumerate(blocks(page.read_text())):
             assert block.language in LANGUAGES, f"nobody looks at {block.language}: {block.text}"
             if block.name is not None:
-                (tmp_path / block.name).write_text(block.text)
+                reader.write(block)
             if is_definition(block):
                 loaded = load_definition(block.text, file=f"{page.name} block {number}")
                 assert loaded.graph is not None, "\n".join(map(str, loaded.findings))

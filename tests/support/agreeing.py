@@ -116,8 +116,8 @@ def stored(run: Run) -> dict[str, Any]:
     """What the store holds of a run that has ended."""
 
     async def read() -> dict[str, Any]:
-        payloads = await run.link.ask(lambda engine: engine.reads.all_payloads(run.id))
-        events = await run.link.ask(lambda engine: engine.reads.history(run.id))
+        payloads = await run._near.ask(lambda engine: engine.reads.all_payloads(run.id))
+        events = await run._near.ask(lambda engine: engine.reads.history(run.id))
         return {
             "payloads": sorted([row.key.place, row.key.kind, row.text] for row in payloads),
             # Tasks side by side end in any order, and the last one has the outcomes of the join.

@@ -111,7 +111,7 @@ def payment_service(folder: Path, *words: str) -> Iterator[PaymentService]:
 def story(run: Run) -> dict[str, Any]:
     """A run as `tenuto run FILE -o json` tells it. Its engine must be open."""
     report, _, _ = run.link.wait(
-        run.link.ask(lambda engine: look(engine.reads, run.id, now=0)), "story"
+        run._near.ask(lambda engine: look(engine.reads, run.id, now=0)), "story"
     )
     return cast("dict[str, Any]", report_json(report))
 

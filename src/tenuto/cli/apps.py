@@ -113,9 +113,15 @@ def load_app(text: str) -> Tenuto:
             raise BrokenApp(_no_attribute(target, attribute, module))
         found = getattr(found, name)
     if not isinstance(found, Tenuto):
+        kind = "class" if isinstance(found, type) else type(found).__name__
         raise BrokenApp(
-            f"{target}:{attribute} is a {type(found).__name__}, not a Tenuto; "
-            f"write `{attribute} = Tenuto()` in it"
+            f"{target}:{attribute} is a {kind}, not a Tenuto; write `{attribute} = Tenuto()` in it"
+        )
+    if found.near.is_open:
+        found.close()
+        raise BrokenApp(
+            f"the app {target} opens its database while it is imported; put what starts runs "
+            'under `if __name__ == "__main__":`'
         )
     return found
 

@@ -51,8 +51,8 @@ def read_text(name: str, *, what: str) -> str:
         ) from None
 
 
-def parse_json(text: str, *, what: str) -> object:
-    """Read JSON strictly: no NaN, no duplicate keys. `what` names it in errors."""
+def parse_json(text: str, *, what: str, file: str = "") -> object:
+    """Read JSON strictly: no NaN, no duplicate keys. `what` names it in errors, `file` where it stands."""
 
     def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         made = dict(pairs)
@@ -68,12 +68,13 @@ def parse_json(text: str, *, what: str) -> object:
     try:
         return cast("object", json.loads(text, object_pairs_hook=unique, parse_constant=refuse))
     except json.JSONDecodeError as error:
-        shown = text if len(text) <= 60 else text[:57] + "…"
+        shown = file or repr(text if len(text) <= 60 else text[:57] + "…")
         hint = "; quote it for the shell: '{\"key\": 1}'" if _lost_quotes(text) else ""
-        raise InvalidInput(
-            f"{shown!r} is no JSON: {error.msg} at line {error.lineno}, column {error.colno}{hint}",
-            path=what,
-        ) from None
+        where = f"line {error.lineno}, column {error.colno}"
+        told = f"{error.msg} at {where}{hint}"
+        if _is_trailing_comma(text, error.pos):
+            told = f"a comma before the closing bracket at {where}; take it out"
+        raise InvalidInput(f"{shown} is no JSON: {told}", path=what) from None
     except RecursionError:
         raise InvalidInput("is nested too deeply", path=what) from None
     except ValueError as error:  # an integer of more digits than Python reads
@@ -83,7 +84,9 @@ def parse_json(text: str, *, what: str) -> object:
 def read_json(argument: str, *, what: str) -> object:
     """Read `JSON`, `@file` or `-` (standard input)."""
     if argument == "-" or argument.startswith("@"):
-        return parse_json(read_text(argument.removeprefix("@"), what=what), what=what)
+        name = argument.removeprefix("@")
+        text = read_text(name, what=what)
+        return parse_json(text, what=what, file="standard input" if name == "-" else name)
     return parse_json(argument, what=what)
 
 
@@ -172,6 +175,14 @@ def _value(text: str) -> object:
         return parse_json(text, what="value")
     except InvalidInput:
         return text
+
+
+def _is_trailing_comma(text: str, at: int) -> bool:
+    """Pythons differ in whether they point at the comma or at the bracket."""
+    rest = text[at:].lstrip()
+    if rest.startswith(","):
+        return rest[1:].lstrip()[:1] in ("}", "]")
+    return rest[:1] in ("}", "]") and text[:at].rstrip().endswith(",")
 
 
 def _lost_quotes(text: str) -> bool:

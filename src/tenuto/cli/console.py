@@ -23,9 +23,10 @@ SAID_MAX = 1_000
 
 
 class _Out:
-    """The stream of answers; None for plain stdout. `lost`: whoever read it has left."""
+    """The streams of answers and of notes; None for plain stdout and stderr. `lost`: whoever read it has left."""
 
     stream: TextIO | None = None
+    notes: TextIO | None = None
     lost = False
 
 
@@ -37,13 +38,13 @@ class _Heedless:
 
     def write(self, text: str) -> int:
         """Write, or do not."""
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
         """Flush, or do not."""
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:
@@ -55,7 +56,7 @@ class _Answers(Console):
 
     def on_broken_pipe(self) -> None:
         """Nobody reads any more, which is no error."""
-        _silence(1)
+        _silence(self.file.fileno())
 
 
 def say(text: object) -> None:
@@ -64,7 +65,7 @@ def say(text: object) -> None:
     Raises:
         Unavailable: it cannot be written. A reader who has left is no error.
     """
-    stream = _Out.stream or sys.stdout
+    stream = _answering()
     try:
         stream.write(f"{text}\n")
         stream.flush()
@@ -83,25 +84,44 @@ def is_unheard() -> bool:
 
 def note(text: object) -> None:
     """One line beside the answer."""
-    stream = _Heedless(sys.stderr)
+    stream = _Heedless(_Out.notes or sys.stderr)
     stream.write(f"{text}\n")
     stream.flush()
 
 
 def answers() -> Console:
     """For tables on stdout: as wide as the terminal, and never cut where there is none."""
-    width = None if sys.stdout.isatty() else WIDTH_ELSEWHERE
-    return _Answers(highlight=False, width=width)
+    stream = _answering()
+    width = None if stream.isatty() else WIDTH_ELSEWHERE
+    return _Answers(file=stream, highlight=False, width=width)
 
 
 def notes() -> Console:
     """For progress on stderr."""
-    return Console(file=cast("TextIO", _Heedless(sys.stderr)), highlight=False, soft_wrap=True)
+    stream = cast("TextIO", _Heedless(_Out.notes or sys.stderr))
+    return Console(file=stream, highlight=False, soft_wrap=True)
+
+
+def _answering() -> TextIO:
+    """The stream of answers, after what the user's code has printed so far."""
+    if _Out.stream is None:
+        return sys.stdout
+    with suppress(AttributeError, OSError, ValueError):  # lost: the end of the process tells
+        sys.stdout.flush()
+    return _Out.stream
 
 
 def _silence(number: int) -> None:
     """Let what is written to a file descriptor vanish; or Python would try again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+
+
+def keep_streams() -> None:
+    """From here on no code of a user's can take answers and notes away, whatever it does to stdout and stderr."""
+    if _Out.stream is None:
+        _Out.stream = _own(sys.stdout)
+    if _Out.notes is None:
+        _Out.notes = _own(sys.stderr)
 
 
 def reserve_stdout() -> None:
@@ -110,6 +130,13 @@ def reserve_stdout() -> None:
         sys.stdout.flush()
         _Out.stream = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
         os.dup2(2, 1)
+
+
+def _own(stream: TextIO) -> TextIO:
+    stream.flush()
+    return os.fdopen(
+        os.dup(stream.fileno()), "w", encoding=stream.encoding, errors="backslashreplace"
+    )
 
 
 class Trouble(logging.Handler):

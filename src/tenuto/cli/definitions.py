@@ -15,7 +15,10 @@ from tenuto.sdk.workflows import SUFFIXES, Source, read_source
 if TYPE_CHECKING:
     from tenuto.dsl.findings import Finding
 
-SUBCOMMANDS = ("list", "show", "verify", "cancel", "pause", "resume")
+SUBCOMMANDS = (
+    *("start", "list", "show", "watch", "wait", "logs"),
+    *("cancel", "pause", "resume", "verify", "export"),
+)
 
 
 def read_definition(name: str) -> Source:

@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from time import localtime, strftime
-from typing import Any, TypeVar
+from time import localtime, sleep, strftime
+from typing import Any, NoReturn, TypeVar
 
 from tenuto import web
 from tenuto.api.limits import Limits
@@ -27,12 +27,12 @@ from tenuto.app.embedded import Engine
 from tenuto.app.files import announce
 from tenuto.app.listening import HOST, bind, holder_of, next_free
 from tenuto.app.rest import RestService
-from tenuto.cli.apps import app_name, load_app, missing_tasks
-from tenuto.cli.console import Trouble, notes
+from tenuto.cli.apps import BrokenApp, app_name, load_app, missing_tasks
+from tenuto.cli.console import Trouble, keep_streams, notes
 from tenuto.cli.interrupts import Interrupts
 from tenuto.cli.look import open_runs
 from tenuto.cli.render import clean, failure_text, short_id
-from tenuto.cli.sources import Sources, trouble_loading
+from tenuto.cli.sources import Sources, folder_of, trouble_loading
 from tenuto.cli.workspace import Workspace, read_workflow
 from tenuto.dsl.findings import Finding
 from tenuto.model.errors import Conflict, InvalidInput, NotFound, TenutoError, Unavailable
@@ -43,6 +43,7 @@ from tenuto.model.states import FINAL_RUN_STATES, RunState
 from tenuto.model.version import VERSION
 from tenuto.runtime.service import Service
 from tenuto.sdk.tenuto import NAMESPACE, Tenuto
+from tenuto.sdk.workflows import SUFFIXES
 from tenuto.settings import DEFAULT_DATABASE, Database, Settings, load, read_database
 from tenuto.views.values import read_value
 from tenuto.worker.registry import Registry
@@ -74,20 +75,51 @@ def serve(wanted: Wanted) -> int:
     settings = load(
         {"database": wanted.database, "dev.port": wanted.port, "dev.watch": wanted.watch}
     )
-    places = [Path(file) for file in wanted.files] or [Path()]
+    places = [_place(file) for file in wanted.files] or [Path()]
     workspace = Workspace(places)
     first = workspace.scan()
     beside = places[0] / "app.py" if places[0].is_dir() else places[0]
     name = app_name(wanted.app, beside)
-    app = None if name is None else load_app(name)
+    keep_streams()
+    sources = None if name is None else _sources_of(name, beside.parent)
+    app = None if name is None or sources is None else _load(name, sources, settings)
     news: SimpleQueue[str] = SimpleQueue()
     with Interrupts(lambda: news.put(_INTERRUPT)) as interrupts:
         dev = _Dev(settings, _database_of(wanted, settings, app), workspace, news)
         dev.app_name, dev.beside = name, beside
         if app is not None:
             dev.registry = app.registry
-            dev.sources = Sources(beside.parent)
+            dev.sources = sources
         return dev.run(first, interrupts)
+
+
+def _place(file: str) -> Path:
+    """A folder or a definition. Raises InvalidInput for what can be neither."""
+    path = Path(file)
+    if path.is_file() and not file.endswith(SUFFIXES):
+        hint = f"; name an app with --app {file}" if file.endswith(".py") else ""
+        raise InvalidInput(f"{file!r} is no .yaml, .yml or .json file, and no folder{hint}")
+    return path
+
+
+def _sources_of(app: str, folder: Path) -> Sources:
+    found = folder_of(app)
+    return Sources([folder] if found is None else [folder, found])
+
+
+def _load(name: str, sources: Sources, settings: Settings) -> Tenuto:
+    """Load the app; one that broke since this server saw it load is waited for: the server stays."""
+    try:
+        return load_app(name)
+    except BrokenApp as error:
+        if not settings.dev.watch or _INHERITED not in os.environ:
+            raise
+        log = _Log(as_json=settings.log.format == "json")
+        log.say("app_broken", f"waiting for it to be mended: {error}", level="error")
+        while not sources.any_changed() or trouble_loading(name) is not None:
+            sleep(TICK_S)
+        log.say("restarting", f"the app {name} loads again: starting anew")
+        _become_fresh()
 
 
 def _database_of(wanted: Wanted, settings: Settings, app: Tenuto | None) -> Database:
@@ -112,6 +144,8 @@ class _Dev:
     _engine: Engine = field(init=False)
     _socket: socket.socket = field(init=False)
     _url: str = ""
+    _anew: bool = False
+    """It is not the first process of this server."""
     _open: asyncio.Event = field(init=False)
     """REST answers from here on: whoever calls finds what was deployed."""
     _log: _Log = field(init=False)
@@ -124,18 +158,9 @@ class _Dev:
         self._socket = self._bind()
         kept = self._socket.dup()  # the server closes its own when it stops
         self._url = f"http://{HOST}:{kept.getsockname()[1]}"
-        worker = self.settings.worker
-        self._engine = Engine(
-            self.database.place,
-            registry=self.registry,
-            slots=worker.slots,
-            threads=worker.threads,
-            processes=worker.processes,
-            languages=self.settings.languages,
-            services=self._front,
-        )
         again = False
-        self._engine.start()
+        if not self._start_engine(interrupts):
+            return 0
         self._engine.call(self._pump())
         try:
             if self.database.path is not None:
@@ -152,7 +177,8 @@ class _Dev:
                 )
             if self.database.path is not None and self._engine.ended is None:
                 announce(self.database.path, "")
-            self._engine.stop(grace_s=worker.drain_us / 1_000_000 if stopped else 1.0)
+            grace_us = self.settings.worker.drain_us
+            self._engine.stop(grace_s=grace_us / 1_000_000 if stopped else 1.0)
         if again and interrupts.code is None:
             _start_anew(kept)
         self._log.say("stopped")
@@ -164,10 +190,41 @@ class _Dev:
 
     # -- the start -----------------------------------------------------------------------------------------------------
 
+    def _start_engine(self, interrupts: Interrupts) -> bool:
+        """Open the database. After a new start, wait for what tasks of the old one have left running: its lock is
+        theirs, too. False: told to stop meanwhile.
+        """
+        worker = self.settings.worker
+        told = False
+        while interrupts.code is None:
+            self._engine = Engine(
+                self.database.place,
+                registry=self.registry,
+                slots=worker.slots,
+                threads=worker.threads,
+                processes=worker.processes,
+                languages=self.settings.languages,
+                services=self._front,
+            )
+            try:
+                self._engine.start()
+            except Conflict as error:
+                if not self._anew:
+                    raise
+                if not told:
+                    self._log.say("waiting", f"waiting: {error}", level="warning")
+                told = True
+                with suppress(Empty):
+                    self.news.get(timeout=TICK_S)
+            else:
+                return True
+        return False
+
     def _bind(self) -> socket.socket:
         """Listen on the port that is asked for, or near the default one if that is taken."""
         left = os.environ.pop(_INHERITED, "")
         if left:
+            self._anew = True
             return socket.socket(fileno=int(left))
         port = self.settings.dev.port
         try:
@@ -239,7 +296,7 @@ class _Dev:
             try:
                 loaded = read_workflow(path, named=self.workspace.is_named(path))
             except (NotFound, InvalidInput) as error:
-                self._log.say("unreadable", f"{path}: {error}", level="error", file=str(path))
+                self._log.say("unreadable", str(error), level="error", file=str(path))
                 continue
             if loaded is None:
                 continue
@@ -378,10 +435,14 @@ class _Log:
         self._console.print(f"{at} {shown}", markup=False, style=style)
 
 
-def _start_anew(listening: socket.socket) -> None:
+def _start_anew(listening: socket.socket) -> NoReturn:
     """Become a fresh process with the same command line, on the same socket: who calls meanwhile waits."""
     listening.set_inheritable(True)
     os.environ[_INHERITED] = str(listening.fileno())
+    _become_fresh()
+
+
+def _become_fresh() -> NoReturn:
     with suppress(OSError):
         sys.stderr.flush()
     try:

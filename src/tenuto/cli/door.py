@@ -85,6 +85,8 @@ Door = Server | File
 
 def find_door(url: str | None, database: str | None) -> Door:
     """The door for a reading verb. Raises InvalidInput."""
+    if url is not None and not url.strip():
+        raise InvalidInput("is empty; give one like http://127.0.0.1:8080", path="--url")
     if url is not None and database is not None:
         raise InvalidInput("a server has its own database; leave out --database", path="--url")
     if database is not None:

@@ -12,6 +12,7 @@ import errno
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 if TYPE_CHECKING:
@@ -23,6 +24,28 @@ INTERRUPTED = 130
 BUG = 70
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 ISSUES = "report it with the lines above, `tenuto version` and the definition"
+
+
+_MEANT = {
+    "serve": "tenuto dev",
+    "server": "tenuto dev",
+    "up": "tenuto dev",
+    "start": "tenuto run start",
+    "list": "tenuto run list",
+    "ls": "tenuto run list",
+    "show": "tenuto run show",
+    "status": "tenuto run show",
+    "logs": "tenuto run logs",
+    "cancel": "tenuto run cancel",
+    "help": "tenuto --help",
+}
+"""What people try at first, by habit."""
+
+
+class _Kept:
+    """A descriptor of stderr that no code of the user's closes."""
+
+    stderr = 2
 
 
 class _Interrupted:
@@ -38,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     _open_streams()
     code = run(sys.argv[1:] if arguments is None else list(arguments))
     try:
-        if sys.stdout is not None:  # a task may have taken it away
+        if not _is_gone(sys.stdout):  # a task may have taken it away
             sys.stdout.flush()
     except OSError as error:
         code = _stdout_lost(error) or code
@@ -90,7 +113,7 @@ def _dispatch(arguments: list[str]) -> int:
 def _trouble(error: OSError) -> int:
     """What the world did to us; anything else is a bug."""
     try:
-        if sys.stdout is not None:
+        if not _is_gone(sys.stdout):
             sys.stdout.flush()  # what could not be written is still in the buffer
     except OSError as again:
         return _stdout_lost(again)
@@ -119,7 +142,7 @@ def _stdout_lost(error: OSError) -> int:
 def _leave_stderr() -> None:
     """What nobody could be told is dropped; at its end Python would try again and spoil the exit code."""
     try:
-        if sys.stderr is not None:
+        if not _is_gone(sys.stderr):
             sys.stderr.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -148,7 +171,10 @@ def _usage(error: Exception) -> int:
         _say(message)
         return 2
     path = context.command_path if context is not None else "tenuto"
-    message = message.replace("Value error, ", "").rstrip(".")
+    message = " ".join(message.replace("Value error, ", "").split()).rstrip(".")
+    for word, meant in _MEANT.items():
+        if message.startswith(f"No such command '{word}'") and path == "tenuto":
+            message = f"No such command '{word}'. Did you mean `{meant}`?"
     _say(f"error: {message}; see `{path} --help`")
     return 2
 
@@ -157,15 +183,22 @@ def _bug(error: BaseException) -> None:
     """The engine contradicts itself. This is the one traceback that a user sees."""
     import traceback
 
-    traceback.print_exception(error, file=sys.stderr)
+    _say("".join(traceback.format_exception(error)).rstrip())
     _say(f"error: this is a bug in tenuto; nothing half-done was stored. Please {ISSUES}.")
 
 
 def _say(line: str) -> None:
     try:
-        print(line, file=sys.stderr, flush=True)  # noqa: T201 - errors go to the user
+        if _is_gone(sys.stderr):  # by code of the user's
+            os.write(_Kept.stderr, f"{line}\n".encode(errors="backslashreplace"))
+        else:
+            print(line, file=sys.stderr, flush=True)  # noqa: T201 - errors go to the user
     except OSError:
         return
+
+
+def _is_gone(stream: TextIO | None) -> bool:
+    return stream is None or stream.closed
 
 
 def _open_streams() -> None:
@@ -181,3 +214,5 @@ def _open_streams() -> None:
             reconfigure = getattr(stream, "reconfigure", None)
             if reconfigure is not None:
                 reconfigure(errors="backslashreplace")
+    with suppress(OSError, ValueError):
+        _Kept.stderr = os.dup(sys.stderr.fileno())

@@ -28,7 +28,6 @@ from tenuto.model.errors import InvalidInput, Unavailable
 from tenuto.views.answers import LIMIT_MAX, RUN_STATES, Answers
 from tenuto.views.cures import go_on_command
 from tenuto.views.report import Report, report_json
-from tenuto.views.timeline import step_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from tenuto.sdk.remote import Remote
 
 Document = dict[str, Any]
-ID_SUFFICES = "its end is enough of an id"
 
 
 def list_runs(
@@ -77,7 +75,8 @@ def list_runs(
             note(f"the newest {limit}; --limit shows more, --all shows all")
         return 0
     filtered = any(each is not None for each in (workflow, key, since, until)) or states
-    note(f"no runs{' of that kind' if filtered else ''} in {place_of(door)}; {START_HINT}")
+    hint = START_HINT if isinstance(door, File) else "`tenuto run start WORKFLOW` starts one"
+    note(f"no runs{' of that kind' if filtered else ''} in {place_of(door)}; {hint}")
     return 0
 
 
@@ -130,9 +129,11 @@ def place_of(door: Door) -> str:
 
 def show_run(door: Door, text: str, *, output: str) -> int:
     """Print all about one run. The exit code says whether it could be shown, not how it ended."""
-    report = read_run(door, text, output=output)
+    if isinstance(door, File):
+        must_exist(door, text)
+    words = door.words if isinstance(door, Server) and output == "table" else ""
+    report, document = ask(door, lambda source: look_at(source, text, words), output=output)
     if output == "table":
-        words = door.words if isinstance(door, Server) else ""
         console = answers()
         console.print(detail_view(report))
         for lead, command in cures(report, words):
@@ -140,25 +141,19 @@ def show_run(door: Door, text: str, *, output: str) -> int:
             console.print(f"  {command}", markup=False, soft_wrap=True)
         return 0
     if output == "jsonl":
-        for step in report.timeline:
-            say(json.dumps(step_json(step, report.created_at)))
-    say(json.dumps(report_json(report), ensure_ascii=False))
+        for step in document["timeline"]:
+            say(json.dumps(step))
+    say(json.dumps(document, ensure_ascii=False))
     return 0
 
 
-def read_run(door: Door, text: str, *, output: str) -> Report:
-    """Everything about the run that `text` means. Raises NotFound."""
-    if isinstance(door, File):
-        must_exist(door, text)
-    words = door.words if isinstance(door, Server) and output == "table" else ""
-    return ask(door, lambda source: report_from(source, text, words), output=output)
-
-
-async def report_from(source: Source, text: str, words: str = "") -> Report:
-    """The report of a run, from either kind of source."""
+async def look_at(source: Source, text: str, words: str = "") -> tuple[Report, Document]:
+    """A run, from either kind of source: to be shown, and to be printed."""
     if isinstance(source, Answers):
-        return await source.report(text)
-    return report_of(await source.get_run(text), words)
+        report = await source.report(text)
+        return report, report_json(report)
+    document = await source.get_run(text)
+    return report_of(document, words), document
 
 
 def show_node(door: Door, text: str, node: str, *, output: str) -> int:

@@ -6,7 +6,7 @@ Where the reports come from is the caller's: an engine of this process (`drive`)
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -78,10 +78,10 @@ class Screen:
                     self._print(wait_line(line, report.now, report.created_at))
         self._waits = waits
 
-    def tell(self, report: Report) -> None:
-        """The answer, on stdout."""
+    def tell(self, report: Report, document: Mapping[str, object] | None = None) -> None:
+        """The answer, on stdout. `document`: the report as it came, where it came as one."""
         if self._output != "table":
-            say(json.dumps(report_json(report), ensure_ascii=False))
+            say(json.dumps(document or report_json(report), ensure_ascii=False))
             return
         answers().print(outcome_view(report))
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from tenuto.cli.apps import is_own
-from tenuto.cli.workspace import Stamp, stamps_of
+from tenuto.cli.workspace import Stamp, files_in, stamps_of
 
 CHECK_S = 60
 _CHECK = """
@@ -26,12 +28,20 @@ except TenutoError as error:
 
 
 class Sources:
-    """Files of the modules that belong to an app: those in its folder or below."""
+    """Files of the modules that belong to an app: those in its folders or below. Made before the app is loaded, so that
+    what is written while it loads is seen as changed.
+    """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder.resolve()
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = tuple(folder.resolve() for folder in folders)
         self._seen: dict[Path, Stamp] = {}
-        self.changed()
+        self.any_changed()
+
+    def any_changed(self) -> bool:
+        """Whether any Python file there, loaded or not, was written, made or removed since this was last asked."""
+        files = [path for folder in self._folders for path in files_in(folder, (".py",))]
+        before, self._seen = self._seen, stamps_of(files)
+        return before != self._seen
 
     def changed(self) -> list[Path]:
         """Loaded files that were written since this was last asked; those loaded meanwhile count from now on."""
@@ -51,16 +61,32 @@ class Sources:
             name = getattr(module, "__file__", None)
             if isinstance(name, str) and name.endswith(".py") and is_own(name):
                 path = Path(name).resolve()
-                if path.is_relative_to(self._folder):
+                if any(path.is_relative_to(folder) for folder in self._folders):
                     found.append(path)
         return found
+
+
+def folder_of(app: str) -> Path | None:
+    """Where the code of an app stands, as `load_app` will find it; None: nowhere. Imports nothing."""
+    target = app.rpartition(":")[0] or app
+    if target.endswith(".py"):
+        return Path(target).parent
+    try:
+        spec = PathFinder.find_spec(target.partition(".")[0], [str(Path.cwd()), *sys.path])
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    places = list(spec.submodule_search_locations or ())
+    return Path(places[0]) if places else Path(spec.origin or "").parent
 
 
 def trouble_loading(app: str) -> str | None:
     """Load the app in a process of its own; what is wrong with it, or None."""
     try:
         done = subprocess.run(  # noqa: S603 - this Python, our own text
-            [sys.executable, "-c", _CHECK, app, *sys.path],
+            # No bytecode: it is told from the next writing by whole seconds only.
+            [sys.executable, "-B", "-c", _CHECK, app, *sys.path],
             capture_output=True,
             text=True,
             timeout=CHECK_S,

@@ -14,10 +14,10 @@ from tenuto.cli.console import is_unheard, note, notes, say
 from tenuto.cli.door import Door, File, Server, ask, must_exist
 from tenuto.cli.interrupts import Interrupts
 from tenuto.cli.render import cures, failure_text
-from tenuto.cli.runs import report_from
+from tenuto.cli.runs import look_at
 from tenuto.cli.screen import REDRAW_S, Screen
 from tenuto.cli.tables import note_line
-from tenuto.model.errors import TenutoError
+from tenuto.model.errors import TenutoError, Unavailable
 from tenuto.model.states import FINAL_RUN_STATES, RunState
 from tenuto.views.answers import Answers
 from tenuto.views.report import Report, report_json
@@ -34,6 +34,8 @@ POLL_S = 0.2
 """How often a file is looked at."""
 NEWS_S = 5.0
 """And how often a server is asked where its stream says nothing: ages and due times go on."""
+BLIND_MAX = 10
+"""How often in a row a server may fail to show a run whose stream goes on."""
 TIMED_OUT = 124
 
 
@@ -52,19 +54,19 @@ def watch_run(door: Door, text: str, *, output: str) -> int:
     words = door.words if isinstance(door, Server) and output == "table" else ""
 
     async def watch(source: Source) -> Report:
-        report = await report_from(source, text, words)
+        report, document = await look_at(source, text, words)
         _say_undriven(report)
         screen = Screen(notes(), output)
         with screen.live() as live:
 
             async def show() -> bool:
-                nonlocal report
-                report = await report_from(source, report.run_id, words)
+                nonlocal report, document
+                report, document = await look_at(source, report.run_id, words)
                 screen.show(report, live)
                 return report.is_final or report.quarantine is not None
 
             await _each_change(source, report.run_id, show)
-        screen.tell(report)
+        screen.tell(report, document)
         return report
 
     try:
@@ -121,13 +123,13 @@ def show_logs(door: Door, text: str, *, node: str | None, follow: bool, output: 
 
     async def show(source: Source) -> bool:
         told: set[tuple[object, ...]] = set()
-        report = await report_from(source, text)
+        report, _ = await look_at(source, text)
         await _tell_notes(source, report.run_id, node, told, output)
 
         async def more() -> bool:
-            final = (await report_from(source, report.run_id)).is_final
+            now, _ = await look_at(source, report.run_id)
             await _tell_notes(source, report.run_id, node, told, output)
-            return final or is_unheard()
+            return now.is_final or is_unheard()
 
         if follow and not report.is_final:
             await _each_change(source, report.run_id, more)
@@ -196,10 +198,25 @@ async def _each_change(
             failed.append(error)
         news.set()
 
+    blind = 0
+
+    async def sight() -> bool:
+        """As `look`; while the server is away the stream, which tries again for longer, decides."""
+        nonlocal blind
+        try:
+            done = await look()
+        except Unavailable:
+            blind += 1
+            if blind > BLIND_MAX:
+                raise
+            return False
+        blind = 0
+        return done
+
     async with asyncio.TaskGroup() as group:
         pumping = group.create_task(pump(), name="follow-run")
         try:
-            while not failed and not await look():
+            while not failed and not await sight():
                 with suppress(TimeoutError):
                     async with asyncio.timeout(NEWS_S):
                         await news.wait()

@@ -74,18 +74,19 @@ class Workspace:
     def _files(self, *, first: bool) -> Iterator[Path]:
         for place in self.places:
             if place.is_dir():
-                yield from sorted(_definitions_in(place))
+                yield from sorted(files_in(place, SUFFIXES))
             elif place.is_file():
                 yield place
             elif first:
                 raise NotFound("file", str(place), near_files(place))
 
 
-def _definitions_in(folder: Path) -> Iterator[Path]:
+def files_in(folder: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
+    """Files below a folder that a user has written: nothing hidden, nothing installed."""
     for path, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name[0] != "." and name not in _SKIPPED]
         for name in names:
-            if name.endswith(SUFFIXES) and name[0] != ".":
+            if name.endswith(suffixes) and name[0] != ".":
                 yield Path(path) / name
 
 

@@ -41,7 +41,7 @@ from tenuto.sdk.wire import (
 Document = dict[str, Any]
 
 TIMEOUT_S = 30.0
-PATIENCE_S = 10.0
+PATIENCE_S = 20.0
 """How long who waits for a run keeps on asking a server that has gone, before it says so."""
 CONNECT_S = 5.0
 LIMIT = 50
@@ -483,6 +483,11 @@ class Remote:
         reason = reason_of(error)
         if "refused" in reason.lower() or "attempts failed" in reason.lower():
             return Unavailable(f"nobody listens at {self.url}; start a server with `tenuto dev`")
+        if "WRONG_VERSION_NUMBER" in reason:
+            plain = self.url.replace("https:", "http:", 1)
+            return Unavailable(f"{self.url} answers without TLS; write {plain}")
+        if "Errno -2]" in reason or "Errno -3]" in reason:  # EAI_NONAME, EAI_AGAIN
+            return Unavailable(f"{self.url} cannot be reached: its name is not known; check it")
         return Unavailable(f"{self.url} cannot be reached: {reason}")
 
     def _gone(self, reason: str) -> Unavailable:

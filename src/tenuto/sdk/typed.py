@@ -89,13 +89,14 @@ def checked_params(task: Task, params: Mapping[str, object]) -> dict[str, object
     Raises:
         InvalidInput: they do not fit, or JSON cannot hold them.
     """
-    from tenuto.runtime.results import CURES, Refused, canonical, parse
+    from tenuto.runtime.results import Refused, canonical, parse
 
-    cures = {kind: cure.replace("return ", "give ") for kind, cure in CURES.items()}
     try:
-        values = parse(canonical(plain(params), name="params", cures=cures))
+        values = parse(canonical(plain(params), name="params"))
         task.bind(values)
-    except (Misfit, Refused) as error:
+    except Refused as error:  # written for who returns a value
+        raise InvalidInput(str(error).replace("return ", "give ")) from None
+    except Misfit as error:
         raise InvalidInput(str(error)) from None
     return cast("dict[str, object]", values)
 

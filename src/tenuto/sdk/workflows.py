@@ -79,9 +79,14 @@ def read_source(path: Path) -> Source:
     `find_source`.
     """
     try:
+        if path.is_fifo() or path.is_socket() or path.is_char_device():
+            raise InvalidInput(f"{path} is no file that can be read again; give one, or -")
         with path.open("rb") as file:
             return Source(file.read(_READ_MAX), str(path))
     except FileNotFoundError:
+        if path.is_symlink():
+            hint = f"it is a link to {path.readlink()}, which is not there"
+            raise NotFound("file", str(path), hint) from None
         raise NotFound("file", str(path), near_files(path)) from None
     except IsADirectoryError:
         raise InvalidInput(f"{path} is a directory; name a file in it") from None
@@ -181,10 +186,10 @@ def given_vars(given: object) -> dict[str, str]:
 
 def given_text(value: object, name: str) -> str:
     """What a caller gives, as JSON text. Raises InvalidInput, in words for who gives, not for who returns."""
-    from tenuto.runtime.results import CURES, Refused, canonical
+    from tenuto.runtime.results import Refused, canonical
 
     try:
-        return canonical(value, name=name, cures=CURES)
+        return canonical(value, name=name)
     except Refused as error:
         raise InvalidInput(error.message.replace("return ", "give ")) from None
 

@@ -8,10 +8,16 @@ is none, for the reason that stands beside it.
 from __future__ import annotations
 
 import inspect
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import typer
 
 from tenuto.api.app import describe
+from tenuto.cli.commands import app
 from tenuto.coordinator.commands import Commands
+from tenuto.sdk.remote import Remote
+from tenuto.sdk.tenuto import Run, Tenuto
 from tenuto.views.answers import Answers
 
 
@@ -43,9 +49,9 @@ PARITY: dict[tuple[str, str], Row] = {
     ("POST", "/v1/runs/{run_id}/pause"): Row("pause", "run pause", "pause_run"),
     ("POST", "/v1/runs/{run_id}/resume"): Row("resume", "run resume", "resume_run"),
     ("GET", "/v1/runs/{run_id}/wait"): Row("wait", "run wait", "wait_run"),
-    ("GET", "/v1/runs/{run_id}/history"): Row("run_history", "run show", "run_history"),
+    ("GET", "/v1/runs/{run_id}/history"): Row("run_history", "run export", "run_history"),
     ("GET", "/v1/runs/{run_id}/nodes/{node}"): Row("run_node", "run show", "run_node"),
-    ("GET", "/v1/runs/{run_id}/notes"): Row("run_notes", "run show", "run_notes"),
+    ("GET", "/v1/runs/{run_id}/notes"): Row("run_notes", "run logs", "run_notes"),
     ("GET", "/v1/runs/{run_id}/export"): Row("export_run", "run export", "export_run"),
     ("GET", "/v1/runs/{run_id}/verify"): Row("verify_run", "run verify", "verify_run"),
     ("GET", "/v1/runs/{run_id}/graph.svg"): Row("run_graph", None, None),  # for eyes
@@ -86,3 +92,89 @@ def test_every_verb_has_a_route_or_a_reason() -> None:
 
     assert verbs - routed == set(INSIDE)
     assert routed <= verbs
+
+
+# -- the command line and the SDK ------------------------------------------------------------------------------------
+
+HERE = {
+    "run FILE": "an engine of this process",
+    "dev": "the server itself",
+    "language-server": "another one",
+    "deploy": "`workflow deploy`, said shorter",
+    "workflow diff": "two versions, compared here",
+    "init": "files of this machine",
+    "doctor": "this machine",
+    "completion": "this shell",
+    "config show": "settings of this folder",
+    "version": "this program",
+}
+"""Commands without a route, and why."""
+
+SDK = {
+    (Tenuto, "open"): "health",
+    (Tenuto, "deploy"): "deploy",
+    (Tenuto, "start"): "start_run",
+    (Tenuto, "start_many"): "start_run",
+    (Tenuto, "enqueue"): "start_run",
+    (Tenuto, "send_event"): "send_event",
+    (Tenuto, "get_run"): "get_run",
+    (Tenuto, "results"): "wait_run",
+    (Run, "result"): "wait_run",
+    (Run, "status"): "get_run",
+    (Run, "cancel"): "cancel_run",
+    (Run, "pause"): "pause_run",
+    (Run, "resume"): "resume_run",
+}
+"""Verbs of a program -> the method of `Remote` behind them where a server has the engine."""
+
+
+def test_every_command_has_a_route_or_a_reason() -> None:
+    commands = set(_commands(typer.main.get_command(app), ()))
+    routed = {row.command for row in PARITY.values() if row.command is not None}
+
+    assert commands - routed == set(HERE)
+    assert routed <= commands
+
+
+def test_every_method_of_the_client_has_a_route_and_every_route_with_one_has_it() -> None:
+    assert _methods(Remote) - {"close"} == {row.method for row in PARITY.values()} - {None}
+
+
+def test_the_clients_reading_verbs_take_what_the_engines_take() -> None:
+    for name in _methods(Remote) & _methods(Answers):
+        assert _parameters(Remote, name) == _parameters(Answers, name), name
+
+
+def test_every_verb_of_a_program_works_over_a_server_too() -> None:
+    verbs = {
+        (owner, name.removeprefix("a"))
+        for owner in (Tenuto, Run)
+        for name in _methods(owner)
+        if name.startswith("a") and name != "aclose"
+    }
+
+    assert set(SDK) == verbs
+    assert set(SDK.values()) <= _methods(Remote)
+
+
+def _commands(command: Any, path: tuple[str, ...]) -> Iterator[str]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield " ".join(path)
+        return
+    for name, each in inner.items():
+        yield from _commands(each, (*path, name))
+
+
+def _methods(owner: type) -> set[str]:
+    return {
+        name
+        for name, member in vars(owner).items()
+        if (inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member))
+        and not name.startswith("_")
+    }
+
+
+def _parameters(owner: type, name: str) -> list[tuple[str, object]]:
+    found = inspect.signature(getattr(owner, name)).parameters.values()
+    return [(each.name, each.default) for each in found]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,25 +148,41 @@ def _noted(fd: int) -> Holder:
 
 
 def _left_by(pid: str, fd: int) -> int | None:
-    """A process that has the lock file open while the one that noted itself is dead; None where that cannot be told."""
+    """A process that has the lock file open while the engine that noted itself is dead; None where that cannot be told.
+    An engine is dead, too, whose process has become another program, if that asks: with one handle only, `fd`.
+    """
     proc = Path("/proc")
+    wanted = os.fstat(fd)
     try:
         state = (proc / pid / "stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
         state = "X"  # dead, or a system that does not tell
     except OSError:
         return None
-    if state not in ("X", "Z"):
+    ours = pid == str(os.getpid())
+    if ours and len(list(_holders(proc / pid, wanted))) != 1:
         return None
-    wanted = os.fstat(fd)
-    for handle in proc.glob("[0-9]*/fd/*"):
-        other = int(handle.parts[2])
-        try:
-            if other != os.getpid() and os.path.samestat(handle.stat(), wanted):
+    if not ours and state not in ("X", "Z"):
+        return None
+    for process in proc.glob("[0-9]*"):
+        for other in _holders(process, wanted):
+            if other != os.getpid():
                 return other
-        except OSError:
-            continue  # it has ended or closed it, or is somebody else's
     return None
+
+
+def _holders(process: Path, wanted: os.stat_result) -> Iterator[int]:
+    """The number of a process, once for each handle of this file."""
+    try:
+        handles = list((process / "fd").iterdir())
+    except OSError:
+        return  # it has ended, or is somebody else's
+    for handle in handles:
+        try:
+            if os.path.samestat(handle.stat(), wanted):
+                yield int(process.name)
+        except OSError:
+            continue  # closed meanwhile
 
 
 def _beside(database: Path) -> Path:
