@@ -289,7 +289,9 @@ RUNS = "/v1/runs"
 JSON = {"Content-Type": "application/json"}
 
 
-def post(what: str, body: object, said: str, kind: str = "422 invalid_input", path: str = RUNS) -> Mistake:
+def post(
+    what: str, body: object, said: str, kind: str = "422 invalid_input", path: str = RUNS
+) -> Mistake:
     """A body that is wrong."""
     return Mistake("rest", what, Request("POST", path, body), said, kind)
 
@@ -297,7 +299,9 @@ def post(what: str, body: object, said: str, kind: str = "422 invalid_input", pa
 def raw(what: str, text: str, said: str, kind: str = "400 bad_request", **headers: str) -> Mistake:
     """A text for a body."""
     given = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Mistake("rest", what, Request("POST", RUNS, text=text, headers=given or JSON), said, kind)
+    return Mistake(
+        "rest", what, Request("POST", RUNS, text=text, headers=given or JSON), said, kind
+    )
 
 
 def get(what: str, path: str, said: str, kind: str = "422 invalid_input") -> Mistake:
@@ -515,8 +519,13 @@ MAIN = "def main(params):\n    return "
 
 def code(what: str, language: str, text: str, said: str, **more: object) -> Mistake:
     """A code node that fails its run."""
-    return Mistake("code", what, lambda doors: doors.code(language, text, **more), f"run RUN failed at n: {said}",
-                   "RunFailed")
+    return Mistake(
+        "code",
+        what,
+        lambda doors: doors.code(language, text, **more),
+        f"run RUN failed at n: {said}",
+        "RunFailed",
+    )
 
 
 CODE = [
@@ -533,11 +542,11 @@ CODE = [
     code("a recursion without an end", "python", f"{MAIN}main(params)",
          "code_error: RecursionError: maximum recursion depth exceeded (line 2)"),
     code("a set", "python", f"{MAIN}{{1, 2}}",
-         "bad_result: result is a set, which JSON cannot hold: return sorted(value)"),
+         "invalid_result: result is a set, which JSON cannot hold: return sorted(value)"),
     code("no number", "cpython", f"{MAIN}float('nan')",
-         "bad_result: result is NaN, which JSON cannot hold: return None or a string"),
+         "invalid_result: result is NaN, which JSON cannot hold: return None or a string"),
     code("no number in JavaScript", "javascript", "function main(p) { return NaN }",
-         "bad_result: result is NaN, which JSON cannot hold: return null or a string"),
+         "invalid_result: result is NaN, which JSON cannot hold: return null or a string"),
     code("a file of the host", "python", f"{MAIN}open('/etc/passwd').read()",
          "code_error: PermissionError: Permission denied: '/etc/passwd' (line 2)"),
     code("the end of the process", "cpython", "import os\ndef main(params):\n    os._exit(0)",
@@ -568,7 +577,7 @@ PROCESS_HEAD = f"import os, sys\n{HEAD}@app.task(process=True)\ndef hello(name, 
 def process(what: str, body: str, said: str) -> Mistake:
     """A task in a process of its own that fails its run."""
     shell = Shell(
-        f"{NAMED} -o json | python -c 'import json, sys; e = json.load(sys.stdin)[\"error\"]; "
+        f'{NAMED} -o json | python -c \'import json, sys; e = json.load(sys.stdin)["error"]; '
         'sys.exit(e["code"] + ": " + e["message"])\'; exit ${PIPESTATUS[0]}',
         app=f"{PROCESS_HEAD}{body}\n",
         stores=True,
@@ -614,7 +623,9 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=[row.id for row in TABLE])
-def test_a_mistake_is_told_whole_and_changes_nothing(row: Mistake, doors: Doors, tmp_path: Path) -> None:
+def test_a_mistake_is_told_whole_and_changes_nothing(
+    row: Mistake, doors: Doors, tmp_path: Path
+) -> None:
     met = doors.meet(row, tmp_path)
 
     stores = isinstance(row.how, Shell) and row.how.stores

@@ -277,7 +277,7 @@ def test_what_json_cannot_hold_is_refused_with_its_place(
 
     error = fail(driver, language, code)
 
-    assert error["code"] == "bad_result"
+    assert error["code"] == "invalid_result"
     assert says in error["message"]
 
 
@@ -288,7 +288,7 @@ def test_what_json_cannot_hold_is_refused_with_its_place(
 def test_a_result_that_holds_itself_is_refused(driver: Driver, language: str, code: str) -> None:
     error = fail(driver, language, code)
 
-    assert error["code"] == "bad_result"
+    assert error["code"] == "invalid_result"
     assert "contains itself" in error["message"]
 
 
@@ -299,7 +299,7 @@ def test_a_result_that_holds_itself_is_refused(driver: Driver, language: str, co
 def test_a_result_that_is_too_deep_is_refused(driver: Driver, language: str, code: str) -> None:
     error = fail(driver, language, code)
 
-    assert error["code"] == "bad_result"
+    assert error["code"] == "invalid_result"
     assert "deeper than 64 levels" in error["message"]
 
 

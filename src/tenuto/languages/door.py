@@ -78,11 +78,11 @@ def _tenuto_door(value, limit):
     if problem or "\\\\u0000" in text or _tenuto_re.search("[0-9]{19}", text) or _tenuto_json.loads(text) != value:
         found = _tenuto_refusal(value, "result", [])
         if found or problem:
-            return "bad_result", found or problem
+            return "invalid_result", found or problem
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        return "bad_result", _tenuto_refusal(value, "result", []) or "result is broken Unicode"
+        return "invalid_result", _tenuto_refusal(value, "result", []) or "result is broken Unicode"
     if size > limit:
         return "output_too_large", (f"the result has {size:,} bytes of JSON, more than the {limit:,} allowed:"
             " store the data elsewhere and return a reference to it")

@@ -120,7 +120,7 @@ PRELUDE = r"""
   const ended = (value, limit) => {
     if (value === undefined) value = null;
     const found = refusal(value, "result", []);
-    if (found) { answer = ["bad_result", apply(toWell, found)]; return; }
+    if (found) { answer = ["invalid_result", apply(toWell, found)]; return; }
     const text = stringify(value), size = length(text);
     answer = size > limit ? ["output_too_large", String_(size)] : ["output", text];
   };
@@ -179,7 +179,7 @@ def run(quickjs: Any, request: dict[str, Any]) -> dict[str, object]:
     except quickjs.JSException as error:
         answer = _raised(str(error))
     except (UnicodeDecodeError, TypeError):
-        answer = {"code": "bad_result", "message": "the result cannot be read"}
+        answer = {"code": "invalid_result", "message": "the result cannot be read"}
     return {**answer, "dropped": bounds.dropped}
 
 
@@ -211,7 +211,7 @@ def _answer(context: Any, request: dict[str, Any]) -> dict[str, object]:
             " store the data elsewhere and return a reference to it"
         )
         return {"code": kind, "message": message}
-    if kind == "bad_result":
+    if kind == "invalid_result":
         return {"code": kind, "message": text}
     error = json.loads(text)
     return _error(error["type"], error["message"], error["stack"])

@@ -19,7 +19,7 @@ class Trouble(StrEnum):
     TIMEOUT = "timeout"
     MEMORY = "memory"
     OUTPUT_TOO_LARGE = "output_too_large"
-    BAD_RESULT = "bad_result"
+    INVALID_RESULT = "invalid_result"
     """Its result is nothing that JSON can hold."""
     LANGUAGE_UNAVAILABLE = "language_unavailable"
     """It could not be run: no server, a language that is off or unknown, an interpreter that broke."""

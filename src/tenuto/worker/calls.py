@@ -93,7 +93,7 @@ def result_of(value: object, convert: Callable[[object], object] | None = None) 
     if inspect.iscoroutine(value):
         value.close()
         return Failed(
-            code="bad_result",
+            code="invalid_result",
             message="the function returned a coroutine; declare it with `async def`",
             retryable=False,
         )

@@ -9,7 +9,7 @@ line as it comes, so it is there also when the code then takes too long.
 | `timeout` | it took longer than the node's `timeout`, or the language's own limit | yes |
 | `memory` | it needed more memory than it may take | no |
 | `output_too_large` | its result is larger than it may be | no |
-| `bad_result` | its result is nothing that JSON can hold | no |
+| `invalid_result` | its result is nothing that JSON can hold | no |
 | `language_unavailable` | the language could not be run just now, or is off | yes; no |
 """
 
@@ -68,7 +68,7 @@ def _checked(text: str) -> Result:
         return Success(output=canonical(parse(text, name="the result")))
     except Refused as refused:
         is_large = refused.code == PAYLOAD_TOO_LARGE
-        code = Trouble.OUTPUT_TOO_LARGE if is_large else Trouble.BAD_RESULT
+        code = Trouble.OUTPUT_TOO_LARGE if is_large else Trouble.INVALID_RESULT
         return Failed(code=code, message=refused.message, retryable=False)
 
 

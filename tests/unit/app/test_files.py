@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from tenuto.app.embedded import Engine
-from tenuto.app.files import post_message, read_only
+from tenuto.app.files import Driver, announce, driver_of, engine_of, post_message, read_only
 from tenuto.model.errors import InvalidInput, NotFound
 
 
@@ -45,3 +46,17 @@ def test_a_message_is_put_into_the_file_once_for_each_event_id(path: Path) -> No
 def test_a_message_beyond_its_bounds_is_refused(path: Path) -> None:
     with pytest.raises(InvalidInput, match="is empty"):
         post_message(path, event="", key="k", payload="1")
+
+
+def test_who_drives_a_file_is_told_with_where_it_answers(path: Path) -> None:
+    pid, engine = str(os.getpid()), Engine(path)
+    before = driver_of(path)
+    engine.start()
+    silent = driver_of(path)
+    announce(path, "http://127.0.0.1:1")
+    serving = driver_of(path)
+    known_by = engine_of(path)
+    engine.stop()
+
+    assert (before, silent, serving) == (None, Driver(pid, ""), Driver(pid, "http://127.0.0.1:1"))
+    assert (known_by, engine_of(path)) == (pid, None)

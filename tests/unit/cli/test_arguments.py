@@ -9,7 +9,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from tenuto.cli.arguments import parse_json, read_input, read_json, read_text, read_vars
+from tenuto.cli.arguments import (
+    parse_json,
+    read_input,
+    read_json,
+    read_moment,
+    read_text,
+    read_timeout,
+    read_vars,
+)
 from tenuto.model.errors import InvalidInput, NotFound
 
 SCHEMA = json.dumps(
@@ -113,3 +121,31 @@ def test_strict_json_keeps_what_is_right() -> None:
     assert parse_json('{"a": [1, 2.5, null, true, "é"]}', what="x") == {
         "a": [1, 2.5, None, True, "é"]
     }
+
+
+def test_a_timeout_is_a_duration_in_seconds() -> None:
+    assert (read_timeout(None), read_timeout("1m500ms")) == (None, 60.5)
+    with pytest.raises(InvalidInput, match="--timeout: '30' is not a duration; write it like"):
+        read_timeout("30")
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        (None, None),
+        ("2s", 8_000_000),
+        ("1h", 0),
+        ("1970-01-01T01:00:01+01:00", 1_000_000),
+        ("1970-01-01T00:00:02Z", 2_000_000),
+    ],
+)
+def test_a_moment_is_an_instant_or_how_long_ago_it_was(
+    text: str | None, moment: int | None
+) -> None:
+    assert read_moment(text, "--since", 10_000_000) == moment
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-01-01", "2026-01-01T00:00:00", "-1h"])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="--since: .* is no moment; write 2h for two hours ago"):
+        read_moment(text, "--since", 0)

@@ -66,7 +66,7 @@ def test_tuples_are_lists_and_members_of_enums_their_value() -> None:
 def test_what_json_cannot_hold_is_named_with_its_place(value: object, says: str) -> None:
     trouble, message = door(value, MANY)
 
-    assert trouble == "bad_result"
+    assert trouble == "invalid_result"
     assert says in message
 
 
@@ -77,7 +77,10 @@ def test_what_holds_itself_or_is_too_deep_is_refused() -> None:
     for _ in range(3_000):
         deep = [deep]
 
-    assert door(ring, MANY) == ("bad_result", "result[0].x contains itself: only trees are JSON")
+    assert door(ring, MANY) == (
+        "invalid_result",
+        "result[0].x contains itself: only trees are JSON",
+    )
     assert "deeper than 64 levels" in door(deep, MANY)[1]
 
 

@@ -104,7 +104,7 @@ def test_a_coroutine_that_was_returned_is_closed_and_refused() -> None:
     result = result_of(forgotten())
 
     assert isinstance(result, Failed)
-    assert (result.code, result.retryable) == ("bad_result", False)
+    assert (result.code, result.retryable) == ("invalid_result", False)
     assert "async def" in result.message
 
 

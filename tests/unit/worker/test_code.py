@@ -68,7 +68,7 @@ async def test_output_that_an_interpreter_should_not_have_let_pass_is_refused(te
     result = await execute(Written(Output(text=text)))
 
     assert isinstance(result, Failed)
-    assert (result.code, result.retryable) == ("bad_result", False)
+    assert (result.code, result.retryable) == ("invalid_result", False)
 
 
 async def test_a_fault_is_the_attempts_failure() -> None:

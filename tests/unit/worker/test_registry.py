@@ -54,7 +54,10 @@ def test_two_functions_of_one_name_are_refused_with_both_places() -> None:
 
     def other() -> None: ...
 
-    with pytest.raises(InvalidTask, match=r"two tasks are named 'ship': .*\.ship \(line \d+\) and .*other \(line \d+\)"):
+    with pytest.raises(
+        InvalidTask,
+        match=r"two tasks are named 'ship': .*\.ship \(line \d+\) and .*other \(line \d+\)",
+    ):
         registry.add(other, name="ship")
 
 

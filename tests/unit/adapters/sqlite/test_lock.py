@@ -11,7 +11,7 @@ from threading import Timer
 
 import pytest
 
-from tenuto.adapters.sqlite.lock import FileLock, holder
+from tenuto.adapters.sqlite.lock import FileLock, Holder, announce, holder
 from tenuto.model.errors import Conflict, Unavailable
 
 
@@ -33,8 +33,53 @@ def test_the_holder_is_told_without_taking_the_lock(tmp_path: Path) -> None:
     during = holder(database)
     lock.release()
 
-    assert (before, during, holder(database)) == (None, str(os.getpid()), None)
+    assert (before, during, holder(database)) == (None, Holder(str(os.getpid())), None)
     FileLock(database).release()
+
+
+def test_where_the_holder_answers_is_noted_beside_its_process_id(tmp_path: Path) -> None:
+    database, pid = tmp_path / "tenuto.db", str(os.getpid())
+    lock = FileLock(database)
+    announce(database, "http://127.0.0.1:54321")
+    long = holder(database)
+    announce(database, "http://127.0.0.1:80")
+    short = holder(database)
+    announce(database, "")
+
+    assert long == Holder(pid, "http://127.0.0.1:54321")
+    assert short == Holder(pid, "http://127.0.0.1:80")
+    assert holder(database) == Holder(pid)
+    lock.release()
+
+
+@pytest.mark.parametrize(
+    ("noted", "told"),
+    [
+        (b"", Holder("unknown")),
+        (b"7", Holder("7")),
+        (b"7\n", Holder("7")),
+        (b"7\nhttp://h:1", Holder("7", "http://h:1")),
+        (b"7\nhttp://h:1\nof a later version\n", Holder("7", "http://h:1")),
+        (b"7\nno address\n", Holder("7")),
+        (b"\xff\n\xff\n", Holder("\ufffd")),
+        (b"7\nhttp://" + b"x" * 10_000, Holder("7", "http://" + "x" * 2_039)),
+    ],
+)
+def test_whatever_stands_in_the_lock_file_tells_what_it_can(
+    tmp_path: Path, noted: bytes, told: Holder
+) -> None:
+    database = tmp_path / "tenuto.db"
+    lock = FileLock(database)
+    database.with_name("tenuto.db.lock").write_bytes(noted)
+
+    assert holder(database) == told
+    lock.release()
+
+
+def test_where_there_is_no_lock_file_nothing_is_announced(tmp_path: Path) -> None:
+    announce(tmp_path / "tenuto.db", "http://127.0.0.1:1")
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_somebody_who_only_asks_for_the_holder_keeps_no_engine_out(tmp_path: Path) -> None:

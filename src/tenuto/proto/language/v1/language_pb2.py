@@ -1,4 +1,4 @@
-# sha256 of language.proto: e29d544a77d43f94a0796d87f0680fc466592bb128c095a35a38367a28ef73be
+# sha256 of language.proto: fbfa5a1984a70e9b25fa9bc59b1263a79b48198ff3e2d5aa46fb169ab9724da3
 """Made from `proto/tenuto/language/v1/language.proto` by scripts/gen_proto.py. Not to be edited."""
 
 # -*- coding: utf-8 -*-
