@@ -52,11 +52,15 @@ async def main() -> None:
         await measure(languages, language, count)
     assert languages.pid is not None
     print(f"\n{'MB resident':<24}\n{'server':<24}{resident(languages.pid):>6.0f}")
-    for path in Path(f"/proc/{languages.pid}/task").glob("*/children"):
+    show_children(languages.pid)
+    await languages.close()
+
+
+def show_children(server: int) -> None:
+    for path in Path(f"/proc/{server}/task").glob("*/children"):
         for pid in map(int, path.read_text().split()):
             name = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode()
             print(f"{Path(name).name:<24}{resident(pid):>6.0f}")
-    await languages.close()
 
 
 asyncio.run(main())

@@ -44,6 +44,19 @@ async def test_runs_are_listed_newest_first_in_pages(store: Store, reads: Reads)
     assert [row.run_id for row in (*first, *rest)] == runs[::-1]
 
 
+async def test_many_runs_are_read_together_in_the_order_asked_for(
+    store: Store, reads: Reads
+) -> None:
+    runs = [new_run_id() for _ in range(3)]
+    await commit(store, *(a_start(run, a_task()) for run in runs))
+
+    found = await reads.get_runs([runs[2], new_run_id(), runs[0]])
+
+    assert [row.run_id for row in found] == [runs[2], runs[0]]
+    assert list(found) == [(await reads.get_run(run)).run for run in (runs[2], runs[0])]
+    assert await reads.get_runs([]) == ()
+
+
 async def test_runs_are_filtered_by_namespace_workflow_and_state(
     store: Store, reads: Reads
 ) -> None:

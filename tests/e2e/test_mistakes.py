@@ -7,17 +7,27 @@ many ways has tables of its own: test_bad_input, test_settings_mistakes, test_cl
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.support.command import APP, GREET
-from tests.support.mistakes import Doors, Met, Mistake, Request, Shell, limited
-from tests.support.rest import ECHO, PAUSE
+from tests.support.command import COMMAND, HANG_S
+from tests.support.command import Tenuto as Command
+from tests.support.mistakes import Doors, Met, Mistake, Request, Shell
+from tests.support.rest import ECHO, PAUSE, serving
 
 import tenuto
-from tenuto import Tenuto
-from tenuto import testing as t
+from tenuto import testing
+from tenuto.api.limits import Limits
+
+_tenuto: Any = tenuto
+Tenuto: Any = tenuto.Tenuto
+engine: Any = testing.engine
+"""Untyped: rows give what types forbid."""
 
 OK, FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE = 0, 1, 2, 3, 4, 6
 INTERRUPTED = 130
@@ -103,7 +113,9 @@ FILES = [
     yaml("a tab", "nodes:\n\ta: {type: wait}\n",
          "3:1: error syntax: this is not YAML: found character that cannot start any token\n"
          "    hint: a tab cannot indent; use spaces"),
-    yaml("no colon", f"nodes\n{ONE}", "?"),
+    yaml("no colon", f"nodes\n{ONE}",
+         "3:4: error syntax: this is not YAML: could not find expected ':'\n"
+         "    hint: check the indentation, and that every quote and bracket above is closed"),
     yaml("two of a key", f"nodes:\n{ONE}{ONE}",
          "4:3: error duplicate_key: `a` stands twice in the same mapping; the first is on line 3\n"
          "    hint: keep one of the two"),
@@ -124,16 +136,23 @@ FILES = [
     yaml("an edge of the wrong form", f"nodes:\n{ONE}  b: {{type: wait, for: 1s}}\nedges: [a => b]\n",
          "5:9: error edge_form: this is not an edge\n"
          "    hint: write `a -> b`, or `{from: a, to: b}` with `on`, `when`, `else` or `loop`"),
-    yaml("a half expression", "nodes:\n  a: {type: set, values: {x: '${input.n +}'}}\n", "?"),
-    yaml("an expression that is not closed", "nodes:\n  a: {type: set, values: {x: '${input.n'}}\n", "?"),
+    yaml("a half expression", "nodes:\n  a: {type: set, values: {x: '${input.n +}'}}\n",
+         "3:42: error expression: the expression ends too early\n    hint: mend the expression here"),
+    yaml("an expression that is not closed", "nodes:\n  a: {type: set, values: {x: '${input.n'}}\n",
+         "3:31: error template_unclosed: `${` is never closed\n"
+         "    hint: close it with `}`; a literal `${` is written `$${`"),
     yaml("an expression of Python's", f"nodes:\n  s: {{type: switch}}\n{ONE}edges:\n"
-         "  - {from: s, to: a, when: 'true and true'}\n  - {from: s, to: a, else: true}\n", "?"),
+         "  - {from: s, to: a, when: 'true and true'}\n  - {from: s, to: a, else: true}\n",
+         "6:34: error expression: unexpected `and`: write `&&`\n    hint: mend the expression here"),
     yaml("a misspelt node in an expression", f"nodes:\n{ONE}"
-         "  b: {type: set, values: {x: '${nodes.aa.output}'}, needs: [a]}\n", "?"),
+         "  b: {type: set, values: {x: '${nodes.aa.output}'}, needs: [a]}\n",
+         "4:33: error unknown_reference: there is no node `aa`\n    hint: did you mean `nodes.a`?"),
     yaml("a duration without a unit", "nodes:\n  a: {type: wait, for: 5}\n",
          "3:24: error duration_type: `for` is a number; a duration is text with a unit\n"
          "    hint: write it like `5s`"),
-    yaml("a name with a gap", f"nodes:\n{ONE}name: a b\n", "?"),
+    yaml("a node's name with a hyphen", "nodes:\n  my-node: {type: wait, for: 1s}\n",
+         "3:3: error bad_id: `my-node` cannot be a node's id: it must be up to 63 letters, digits and `_`, and "
+         "begin with no digit\n    hint: rename it, for example to `my_node`"),
     yaml("code that is no Python", "nodes:\n  a: {type: code, language: python, code: 'def main(params:'}\n",
          "3:52: error code_syntax: this is not Python: '(' was never closed\n    hint: mend the code here"),
     yaml("code without a main", "nodes:\n  a: {type: code, language: javascript, code: 'let x = 1'}\n",
@@ -202,7 +221,8 @@ APPS = [
            "module runs; import or define it at the top level of the module, outside `if TYPE_CHECKING:`",
            "3: @app.task"),
     broken("an annotation that JSON cannot become", f"import io\n{HEAD}@app.task\ndef a(x: io.StringIO): pass\n",
-           "?", "4: @app.task"),
+           "InvalidTask: task 'a': parameter 'x' is annotated with `StringIO`, which params (JSON) cannot become; "
+           "take a text or a number that names it, or a model of it", "4: @app.task"),
     broken("a name by position", f'{HEAD}@app.task("hello")\ndef a(): pass\n',
            "InvalidTask: 'hello' is no function; write @app.task above one, or @app.task(name=…)",
            '3: @app.task("hello")'),
@@ -236,7 +256,7 @@ NO_TENUTO = (
 )
 PORTS = [
     Mistake("port", "taken by another product", Shell("tenuto dev --port OTHER"),
-            "error: port OTHER is in use by process PID (HOLDER); NEXT is free: --port NEXT", CONFLICT),
+            "error: port OTHER is in use by process PID; NEXT is free: --port NEXT", CONFLICT),
     Mistake("port", "no number", Shell("tenuto dev --port http"),
             "error: Invalid value for '--port': Input should be a valid integer, unable to parse string as an "
             "integer; see `tenuto dev --help`", USAGE),
@@ -255,8 +275,10 @@ PORTS = [
     Mistake("port", "a port that cannot be", Shell("tenuto run list --url http://127.0.0.1:99999"),
             "error: --url: 'http://127.0.0.1:99999' is no address of a server; write it like "
             "http://127.0.0.1:8080", USAGE),
-    Mistake("port", "a host that is not there", Shell("tenuto run list --url http://nowhere.invalid:8080"),
-            "error: http://nowhere.invalid:8080 cannot be reached: its name is not known; check it",
+    Mistake("port", "an address that is none", Shell("tenuto run list --url http://256.1.1.1:8080"),
+            "error: url: 'http://256.1.1.1:8080' is no address: Invalid IPv4 address: '256.1.1.1'", USAGE),
+    Mistake("port", "a host that is not there", Shell("tenuto run list --url http://no..where:8080"),
+            "error: http://no..where:8080 cannot be reached: its name is not known; check it",
             UNAVAILABLE),
     Mistake("environment", "a server that is not there", Shell("TENUTO_URL=http://127.0.0.1:1 tenuto run list"),
             "error: nobody listens at http://127.0.0.1:1; start a server with `tenuto dev`", UNAVAILABLE),
@@ -264,8 +286,8 @@ PORTS = [
             "error: TENUTO_DEV__PORT: 'http' is no whole number; give one from 0 to 65535", USAGE),
     Mistake("environment", "a size that is none", Shell("TENUTO_LANGUAGES__MEMORY=lots tenuto doctor"),
             "error: TENUTO_LANGUAGES__MEMORY: 'lots' is no size; write it like 64KB, 128MiB or 1048576", USAGE),
-    Mistake("environment", "a var that takes no text", Shell(f"TENUTO_VARS_GREETING=Hi {NAMED}"),
-            "?", USAGE),
+    Mistake("environment", "a variable that is none", Shell(f"TENUTO_VARS_GREETING=Hi {NAMED}"),
+            "error: TENUTO_VARS_GREETING: there is no such variable; `tenuto config show` lists the settings", USAGE),
     Mistake("environment", "a folder that is gone, dev", Shell("mkdir g; cd g; rmdir ../g; tenuto dev --port 0"),
             "error: the working directory is gone; change into one that exists", UNAVAILABLE),
     Mistake("environment", "a folder that is gone, init", Shell("mkdir g; cd g; rmdir ../g; tenuto init x"),
@@ -274,8 +296,8 @@ PORTS = [
             "error: <stdin>:1:1: error syntax: this is not YAML: it is empty\n"
             "    hint: start with `name:` and `nodes:`", USAGE),
     Mistake("environment", "a language with another encoding",
-            Shell(f"LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 {RUN} --set name=Zoë --var greting=x"),
-            "error: vars.greting: the definition declares no such var; did you mean `greeting`?", USAGE),
+            Shell(f"LC_ALL=C {RUN} --set name=Zoë --var größe=x"),
+            "error: vars.größe: the definition declares no such var; it declares `greeting`", USAGE),
     Mistake("environment", "an optimised Python", Shell("python -OO -m tenuto run greet.yaml"),
             "error: input: 'name' is a required property; add it", USAGE),
     Mistake("environment", "an error to a disk that is full", Shell("tenuto run gret.yaml 2>/dev/full"),
@@ -390,8 +412,8 @@ async def _start(doors: Doors) -> object:
     return doors.app.start(ECHO, E1)
 
 
-async def _result(doors: Doors) -> object:
-    return doors.ended.result()
+async def _result(run: Any) -> object:
+    return run.result()
 
 
 def _pause_twice(doors: Doors) -> object:
@@ -439,7 +461,7 @@ SDK = [
             "input.n: null is not of type 'integer'; give a whole number", INPUT),
     Mistake("sdk", "a verb that waits in a coroutine", lambda d: asyncio.run(_start(d)),
             "start() would block the event loop that runs here; use `await …astart(…)`", "RuntimeError"),
-    Mistake("sdk", "a result in a coroutine", lambda d: asyncio.run(_result(d)),
+    Mistake("sdk", "a result in a coroutine", lambda d: asyncio.run(_result(d.ended)),
             "result() would block the event loop that runs here; use `await …aresult(…)`", "RuntimeError"),
     Mistake("sdk", "a result that does not come", lambda d: d.waiting.result(timeout=0.01),
             "run RUN has not ended within 0.01 s", "TimeoutError"),
@@ -508,7 +530,7 @@ SDK = [
     Mistake("sdk", "a task with a gap in its name", lambda d: d.app.task(name="a b")(lambda: 1),
             "'a b' is no task name: 1 to 200 letters, digits and `_.:-`, the first none of the signs; give "
             "another with name=", "InvalidTask"),
-    Mistake("sdk", "a misspelt public name", lambda _: tenuto.Tenutoo,
+    Mistake("sdk", "a misspelt public name", lambda _: _tenuto.Tenutoo,
             "module 'tenuto' has no attribute 'Tenutoo'", "AttributeError"),
 ]  # fmt: skip
 
@@ -538,7 +560,8 @@ CODE = [
     code("an endless loop in JavaScript", "javascript", "function main(p) { while (true) {} }",
          "timeout: no result within 200ms", timeout="200ms"),
     code("more and more memory", "javascript",
-         "function main(p) { const a = []; while (true) a.push('x'.repeat(1e6) + a.length) }", "?"),
+         "function main(p) { const a = []; while (true) a.push('x'.repeat(1e6) + a.length) }",
+         "memory: the code needs more memory than 128 MiB"),
     code("a recursion without an end", "python", f"{MAIN}main(params)",
          "code_error: RecursionError: maximum recursion depth exceeded (line 2)"),
     code("a set", "python", f"{MAIN}{{1, 2}}",
@@ -557,18 +580,19 @@ CODE = [
          "code_error: `main` waits for a promise that nothing will ever resolve"),
     Mistake("code", "a module that the sandbox lacks",
             lambda d: d.code("python", f"import requests\n{MAIN}1"),
-            "<text>:1:68: error python_subset: `language: python` has no module `requests`\n"
+            "<text>:1:89: error python_subset: `language: python` has no module `requests`\n"
             "    hint: write it without, or say `language: cpython`", "InvalidDefinition"),
     Mistake("code", "a main without params", lambda d: d.code("python", "def main():\n    return 1"),
-            "?", "InvalidDefinition"),
-    Mistake("code", "a task that returns a set", lambda d: d.app.enqueue("give", kind="set").result(30),
-            "run RUN failed at give: invalid_result: result is a set, which JSON cannot hold: return "
-            "sorted(value)", "RunFailed"),
+            "<text>:1:82: error code_no_main: `main` is called with one argument, the params\n"
+            "    hint: define `def main(params): …`; what it returns is the node's output", "InvalidDefinition"),
+    Mistake("code", "a task that returns no number", lambda d: d.app.enqueue("give", kind="nan").result(30),
+            "run RUN failed at give: invalid_result: result is NaN, which JSON cannot hold: return None or a "
+            "string", "RunFailed"),
     Mistake("code", "a task that returns a function", lambda d: d.app.enqueue("give", kind="function").result(30),
             "run RUN failed at give: invalid_result: result is a function, which JSON cannot hold: return dicts, "
             "lists, strings, numbers, booleans or None", "RunFailed"),
     Mistake("code", "a task with a bug", lambda d: d.app.enqueue("give", kind="x").result(30),
-            "?", "RunFailed"),
+            "run RUN failed at give: KeyError: 'x'", "RunFailed"),
 ]  # fmt: skip
 
 PROCESS_HEAD = f"import os, sys\n{HEAD}@app.task(process=True)\ndef hello(name, greeting): "
@@ -577,7 +601,7 @@ PROCESS_HEAD = f"import os, sys\n{HEAD}@app.task(process=True)\ndef hello(name, 
 def process(what: str, body: str, said: str) -> Mistake:
     """A task in a process of its own that fails its run."""
     shell = Shell(
-        f'{NAMED} -o json | python -c \'import json, sys; e = json.load(sys.stdin)["error"]; '
+        f'{NAMED} -o json 2>/dev/null | python -c \'import json, sys; e = json.load(sys.stdin)["error"]; '
         'sys.exit(e["code"] + ": " + e["message"])\'; exit ${PIPESTATUS[0]}',
         app=f"{PROCESS_HEAD}{body}\n",
         stores=True,
@@ -586,31 +610,49 @@ def process(what: str, body: str, said: str) -> Mistake:
 
 
 PROCESS = [
-    process("it ends itself", "os._exit(3)", "?"),
-    process("it ends Python", "sys.exit(3)", "?"),
-    process("it returns a set", "return {1, 2}", "?"),
-    process("it takes stdout away", "sys.stdout.close(); os.close(1); return {1}", "?"),
+    process(
+        "it ends itself",
+        "os._exit(3)",
+        "process_died: the process of this attempt ended itself with exit code 3",
+    ),
+    process("it ends Python", "sys.exit(3)", "SystemExit: 3"),
+    process(
+        "it returns a set",
+        "return {1, 2}",
+        "invalid_result: result is a set, which JSON cannot hold: return sorted(value)",
+    ),
+    process(
+        "it takes stdout away",
+        "sys.stdout.close(); os.close(1); return {1}",
+        "invalid_result: result is a set, which JSON cannot hold: return sorted(value)",
+    ),
 ]
 
 TESTING = [
-    Mistake("testing", "no app", lambda _: t.engine("app"),
-            "?", INPUT),
-    Mistake("testing", "an app of a server", lambda _: t.engine(Tenuto("http://127.0.0.1:1")),
+    Mistake("testing", "no app", lambda _: engine("app"),
+            "'app' is no Tenuto app; give the object that has @app.task", INPUT),
+    Mistake("testing", "an app of a server", lambda _: engine(Tenuto("http://127.0.0.1:1")),
             "this app speaks to a server; give one that has the engine inside", INPUT),
-    Mistake("testing", "before it is open", lambda _: t.engine(Tenuto()).start(ECHO, E1), "?", TAKEN),
+    Mistake("testing", "before it is open", lambda _: engine(Tenuto()).start(ECHO, E1),
+            "this engine is not open; use it inside `with tenuto.testing.engine(app) as env:`", TAKEN),
     Mistake("testing", "a clock without a unit", lambda d: d.env.advance(5),
             "5 is no duration; write it like '500ms', '10s', '1h30m', '2d'", INPUT),
-    Mistake("testing", "a clock in words", lambda d: d.env.advance("two days"), "?", INPUT),
-    Mistake("testing", "a clock that goes back", lambda d: d.env.advance_to("2001-01-01T00:00:00Z"), "?", INPUT),
+    Mistake("testing", "a clock in words", lambda d: d.env.advance("two days"),
+            "'two days' is not a duration; write it like 500ms, 10s, 1h30m or 2d", INPUT),
+    Mistake("testing", "a clock that goes back", lambda d: d.env.advance_to("2001-01-01T00:00:00Z"),
+            "the clock only goes forward: it shows 2026-01-01T00:00:00.000Z already", INPUT),
     Mistake("testing", "a mock of nothing", lambda d: d.env.mock(returns=1),
             "mock one node, mock('charge', …), or one task, mock(task='…', …)", INPUT),
     Mistake("testing", "a mock that does two things", lambda d: d.env.mock("a", returns=1, hangs=True),
-            "?", INPUT),
+            "a mock does one thing, not returns and hangs; use attempts=[…]", INPUT),
     Mistake("testing", "a mock that returns a set", lambda d: d.env.mock("a", returns={1}),
             "returns: result is a set, which JSON cannot hold: return sorted(value)", INPUT),
     Mistake("testing", "a result before the end",
-            lambda d: d.env.start(PAUSE.format(name="long", time="1h")).result(), "?", "NotFinished"),
-    Mistake("testing", "an unknown node", lambda d: d.env.start(ECHO, E1).node("sya"), "?", MISSING),
+            lambda d: d.env.start(PAUSE.format(name="long", time="1h")).result(),
+            "run RUN of long has not ended: pause waits for its time in 1h00m; turn the clock with "
+            "env.run_to_end(run), or make happen what it waits for", "NotFinished"),
+    Mistake("testing", "an unknown node", lambda d: d.env.start(ECHO, E1).node("sya"),
+            "no node 'sya'; in 'echo'; did you mean 'say'?", MISSING),
 ]  # fmt: skip
 
 TABLE = CLI + FILES + APPS + PORTS + REST + SDK + CODE + PROCESS + TESTING
@@ -630,3 +672,83 @@ def test_a_mistake_is_told_whole_and_changes_nothing(
 
     stores = isinstance(row.how, Shell) and row.how.stores
     assert met == Met(row.said, row.kind, stores)
+
+
+def test_too_many_requests_are_told_when_to_come_again() -> None:
+    with serving(limits=Limits(requests_per_second=1, burst=1)) as server:
+        answers = [server.client.get(RUNS) for _ in range(3)]
+        health = server.client.get("/healthz")
+
+    assert answers[-1].status_code == 429
+    assert answers[-1].json()["detail"] == (
+        "more than 1 requests a second (api.requests_per_second); try again in 1 s"
+    )
+    assert answers[-1].headers["retry-after"] == "1"
+    assert health.status_code == 200, "whoever watches is never turned away"
+
+
+STREAMS = {
+    "stdout is nothing": "sys.stdout = None",
+    "stdout is closed": "sys.stdout.close()",
+    "the descriptor of stdout is closed": "os.close(1)",
+    "stdout is a text in memory": "import io; sys.stdout = io.StringIO()",
+    "stderr is nothing": "sys.stderr = None",
+    "stderr is closed": "sys.stderr.close()",
+    "both are nothing": "sys.stdout = sys.stderr = None",
+}
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+@pytest.mark.parametrize("done", STREAMS.values(), ids=STREAMS)
+def test_what_an_app_does_to_the_streams_takes_no_answer_away(
+    tenuto: Command, done: str, output: str
+) -> None:
+    tenuto.write(app_py=f"import os, sys\n{HELLO}{done}\n")
+
+    ran = tenuto("run", "greet.yaml", "--set", "name=x", "-o", output)
+
+    assert ran.returncode == OK, ran.stderr
+    assert "Traceback" not in ran.stderr + ran.stdout
+    assert '"said": "x"' in ran.stdout
+
+
+def test_a_task_that_closes_stderr_hides_no_failure(tenuto: Command) -> None:
+    tenuto.write(app_py=f"import sys\n{HEAD}@app.task\ndef hello(name, greeting):\n"
+                 "  sys.stderr.close()\n  sys.stdout.close()\n  1 / 0\n")  # fmt: skip
+
+    ran = tenuto("run", "greet.yaml", "--set", "name=x", "-o", "json")
+
+    assert ran.returncode == FAILED
+    assert json.loads(ran.stdout)["error"]["code"] == "ZeroDivisionError"
+    assert "attempt 1 failed" in ran.stderr
+
+
+SURROUNDINGS: dict[str, dict[str, str | None]] = {
+    "no home": {"HOME": None},
+    "no language": {"LANG": None, "LC_ALL": None, "LC_CTYPE": None},
+    "a language without letters": {"LC_ALL": "C"},
+    "no terminal": {"TERM": None},
+    "a dumb terminal": {"TERM": "dumb", "NO_COLOR": "1"},
+    "a terminal without columns": {"COLUMNS": "x", "LINES": "0"},
+    "no temporary folder": {"TMPDIR": "/nowhere"},
+    "a Python that optimises": {"PYTHONOPTIMIZE": "2"},
+    "a Python that takes warnings for errors": {"PYTHONWARNINGS": "error"},
+    "a Python that watches itself": {"PYTHONDEVMODE": "1"},
+}
+
+
+@pytest.mark.parametrize("surroundings", SURROUNDINGS.values(), ids=SURROUNDINGS)
+def test_odd_surroundings_are_no_mistake(
+    tenuto: Command, surroundings: dict[str, str | None]
+) -> None:
+    env = {k: v for k, v in {**os.environ, **surroundings}.items() if v is not None}
+    words = [str(COMMAND), "run", "greet.yaml", "--set", "name=Zoë"]
+
+    ran = subprocess.run(
+        words, cwd=tenuto.folder, env=env, capture_output=True, timeout=HANG_S, check=False
+    )
+
+    assert ran.returncode == OK, ran.stderr
+    assert b"Traceback" not in ran.stderr
+    assert b'"said": "Hello Zo' in ran.stdout
+    assert len(ran.stderr.splitlines()) == 1, ran.stderr

@@ -44,6 +44,10 @@ class App(FastAPI):
 
     service: Service
 
+    async def tell_changes(self) -> None:
+        """Feed those who follow all runs; to be run as long as requests are answered."""
+        await self.service.changes.run()
+
     def stop_held(self) -> None:
         """End streams and waits; no other begins."""
         self.service.held.stop()

@@ -17,6 +17,16 @@ YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 
 M = TypeVar("M", bound=BaseModel)
 
+_WANTED = {
+    "string": "must be text",
+    "int": "must be a whole number",
+    "float": "must be a number",
+    "bool": "must be true or false",
+    "dict": "must be an object",
+    "list": "must be a list",
+}
+"""By the beginning of the kinds of pydantic's errors about a type."""
+
 
 def media_type(request: Request) -> str:
     """Without its parameters, in lower case; empty if the request names none."""
@@ -84,9 +94,15 @@ def first_problem(errors: Sequence[Mapping[str, Any]], known: Sequence[str]) -> 
             message = f"{path}: there is no such field; {hint}"
             return Problem("invalid_input", message, path=path, hint=hint)
         case "missing":
-            return Problem("invalid_input", f"{path}: is missing", path=path)
+            return Problem("invalid_input", f"{path}: is missing; add it", path=path)
         case "literal_error" | "enum":
             message = f"there is no {error['input']!r:.80}; there are {error['ctx']['expected']}"
+        case "string_too_short":
+            message = "is empty"
+        case "string_too_long":
+            message = f"is too long; the limit is {error['ctx']['max_length']:,} characters"
+        case kind if kind.endswith(("_type", "_parsing", "_from_float")):
+            message = _WANTED.get(kind.partition("_")[0], str(error["msg"]))
         case _:
             message = str(error["msg"])
             message = message[:1].lower() + message[1:]

@@ -11,6 +11,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from tenuto.api.backend import Backend
+from tenuto.api.changes import Changes
 from tenuto.api.held import Held
 from tenuto.api.limits import Limits
 from tenuto.api.models import Document as Model
@@ -37,6 +38,7 @@ class Service:
         self.backend = backend
         self.limits = limits
         self.held = Held(limits.held)
+        self.changes = Changes(backend)
         self._reports: dict[RunId, _Shared] = {}
 
     async def answer(

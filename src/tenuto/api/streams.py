@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
-import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tenuto.api.backend import Backend
+from tenuto.api.changes import Changes, encode
 from tenuto.api.held import Held, beside
 from tenuto.api.limits import Limits
 from tenuto.model.errors import TenutoError
@@ -30,8 +30,8 @@ from tenuto.views.documents import Document, note_document
 HISTORY_PAGE = 500
 NOTES_MAX = 1_000
 RETRY_MS = 1_000
-MERGE_S = 0.1
-"""Changes of runs that come within it are told together."""
+MERGE_S = 0.05
+"""News of a run that come within it are told together."""
 
 Emit = Callable[[bytes], Awaitable[None]]
 Source = Callable[[Emit], Awaitable[None]]
@@ -39,12 +39,6 @@ Source = Callable[[Emit], Awaitable[None]]
 _BEGIN = b"retry: %d\n\n" % RETRY_MS
 _SILENCE = b": nothing new\n\n"
 _log = get_logger("rest")
-
-
-def encode(event: str, document: object, id: object = None) -> bytes:
-    """One event as it stands on the wire. JSON has no line breaks of its own."""
-    head = b"" if id is None else b"id: %d\n" % cast("int", id)
-    return b"%sevent: %s\ndata: %s\n\n" % (head, event.encode(), orjson.dumps(document))
 
 
 class EventStream(Response):
@@ -168,6 +162,9 @@ class RunStream:
                 await self._wake.wait()
         except TimeoutError:
             await emit(_SILENCE)
+            return
+        if not self._ended:
+            await asyncio.sleep(MERGE_S)  # many may follow a busy run, and each reads it
 
     async def _read_history(self) -> Sequence[Mapping[str, object]]:
         run_id, last = self._run_id, self._last
@@ -213,47 +210,21 @@ def _name(note: Document) -> tuple[object, ...]:
 class ChangesStream:
     """All runs: `run` for each that changed, as it is now."""
 
-    def __init__(self, backend: Backend, limits: Limits) -> None:
-        self._backend = backend
+    def __init__(self, changes: Changes, limits: Limits) -> None:
+        self._changes = changes
         self._limits = limits
-        self._changed: dict[RunId, None] = {}
-        self._subscribed = asyncio.Event()
-        self._wake = asyncio.Event()
-        self._ended = False
 
     async def send(self, emit: Emit) -> None:
         """The source of the stream."""
-        async with beside(self._pump(), "rest-changes"):
-            await self._subscribed.wait()
-            await emit(
-                _BEGIN
-            )  # from here on nothing is missed: who lists the runs now has them all
-            while not self._ended:
+        with self._changes.heard() as ear:
+            # From here on nothing is missed: who lists the runs now has them all.
+            await emit(_BEGIN)
+            while True:
                 try:
                     async with asyncio.timeout(self._limits.keep_alive_s):
-                        await self._wake.wait()
+                        data = await ear.take()
                 except TimeoutError:
-                    await emit(_SILENCE)
-                    continue
-                self._wake.clear()
-                changed, self._changed = list(self._changed), {}
-                for start in range(0, len(changed), HISTORY_PAGE):
-                    rows = await self._read(changed[start : start + HISTORY_PAGE])
-                    await emit(b"".join(encode("run", row) for row in rows))
-                await asyncio.sleep(MERGE_S)
-
-    async def _read(self, run_ids: Sequence[RunId]) -> Sequence[Document]:
-        async def rows(answers: Any) -> list[Document]:
-            return [await answers.get_run_row(run_id) for run_id in run_ids]
-
-        return await self._backend.read(rows)
-
-    async def _pump(self) -> None:
-        changes: AsyncIterator[Sequence[RunId]] = self._backend.commands.changes()
-        self._subscribed.set()
-        async with aclosing(cast("Any", changes)) as batches:
-            async for batch in batches:
-                self._changed.update(dict.fromkeys(batch))
-                self._wake.set()
-        self._ended = True
-        self._wake.set()
+                    data = _SILENCE
+                if data is None:
+                    return
+                await emit(data)

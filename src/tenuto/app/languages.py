@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import socket
 import sys
-import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from tenuto.app.scratch import Scratch
 from tenuto.model.errors import Unavailable
 from tenuto.ports.languages import Fault, Outcome, Output, Program, Say, Trouble
 from tenuto.runtime.backoff import Backoff
@@ -33,18 +30,18 @@ START_S = 20.0
 """How long a server may take to listen; it takes some tenths of a second."""
 _LEAVE_S = 2.0
 _SECRET = "TENUTO_SECRET_"
-_PREFIX = "tenuto-code-"
 
 _log = get_logger("languages")
 
 
 @dataclass(slots=True)
 class _Server:
-    """A server of ours. `folder` is private and holds its socket."""
+    """A server of ours. `client` is None until it listens, which it must by `listens_until` of the loop's clock."""
 
     process: Process
-    folder: Path
-    client: Client
+    scratch: Scratch
+    listens_until: float
+    client: Client | None = None
 
 
 class Languages:
@@ -109,16 +106,15 @@ class Languages:
                 self._remote = Client(self._setting.server)
             return self._remote
         async with self._starting:
-            server = self._server
-            if server is not None and server.process.returncode is None:
-                return server.client
-            if server is not None:
-                await self._bury(server)
-            if self._died:
-                self._died = False
-                await asyncio.sleep(self._backoff.next_us() / 1_000_000)
-            self._server = await self._start()
-            return self._server.client
+            if self._server is not None and self._server.process.returncode is not None:
+                await self._bury(self._server)
+            if self._server is None:
+                if self._died:
+                    self._died = False
+                    await asyncio.sleep(self._backoff.next_us() / 1_000_000)
+                self._server = await self._start()
+            # Who waited before may have been cancelled: a start is not one attempt's, and outlasts it.
+            return self._server.client or await self._listening(self._server)
 
     async def _drop(self, client: Client) -> None:
         """See a server of ours gone that does not answer, so that the next attempt gets another."""
@@ -128,66 +124,61 @@ class Languages:
 
     async def _bury(self, server: _Server) -> None:
         self._server, self._died = None, True
-        await _kill(server.process)
-        _log.warning("language_server_died", code=server.process.returncode)
-        await self._end(server)
+        try:
+            await _kill(server.process)
+            _log.warning("language_server_died", code=server.process.returncode)
+        finally:
+            await self._end(server)
 
     async def _start(self) -> _Server:
-        _sweep()
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        scratch = Scratch()
         setting = self._setting
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "tenuto.languages.server", str(folder)),
+                *(sys.executable, "-P", "-m", "tenuto.languages.server", str(scratch.folder)),
                 *("--processes", str(setting.processes), "--memory", str(setting.memory)),
                 *("--time_us", str(setting.time_us), "--output", str(setting.output)),
                 *("--cpython", setting.cpython),
                 stdin=PIPE,
                 stdout=PIPE,
                 env={k: v for k, v in os.environ.items() if not k.startswith(_SECRET)},
-                pass_fds=self._held,
+                pass_fds=(scratch.lock, *self._held),
                 start_new_session=True,
             )
-        except OSError as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise Unavailable(f"the language server cannot be started: {error.strerror}") from error
-        assert process.stdout is not None
+        except BaseException as error:
+            scratch.remove()
+            if isinstance(error, OSError):
+                message = f"the language server cannot be started: {error.strerror}"
+                raise Unavailable(message) from error
+            raise
+        return _Server(process, scratch, asyncio.get_running_loop().time() + START_S)
+
+    async def _listening(self, server: _Server) -> Client:
+        assert server.process.stdout is not None
         said = b""
-        try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(START_S):
-                    said = await process.stdout.readline()
-        finally:
-            if said != b"ready\n":
-                await _kill(process)
-                shutil.rmtree(folder, ignore_errors=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(server.listens_until):
+                said = await server.process.stdout.readline()
         if said != b"ready\n":
+            await self._bury(server)
             raise Unavailable("the language server did not start; its last words are above")
         from tenuto.languages.client import Client
 
-        return _Server(process, folder, Client(f"unix:{folder / 'socket'}"))
+        server.client = Client(f"unix:{server.scratch.folder / 'socket'}")
+        return server.client
 
     async def _end(self, server: _Server) -> None:
-        await server.client.close()
-        if server.process.stdin is not None:
-            server.process.stdin.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LEAVE_S):
-                await server.process.wait()
-        await _kill(server.process)
-        shutil.rmtree(server.folder, ignore_errors=True)
-
-
-def _sweep() -> None:
-    """Remove folders of servers that were killed together with their engines: nobody listens in them any more."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/socket"):
-        with socket.socket(socket.AF_UNIX) as trial:
-            try:
-                trial.connect(str(path))
-            except ConnectionRefusedError:
-                shutil.rmtree(path.parent, ignore_errors=True)
-            except OSError:
-                continue  # another user's, or gone meanwhile
+        try:
+            if server.client is not None:
+                await server.client.close()
+            if server.process.stdin is not None:
+                server.process.stdin.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LEAVE_S):
+                    await server.process.wait()
+            await _kill(server.process)
+        finally:
+            server.scratch.remove()
 
 
 def _unavailable(error: Exception) -> Fault:
@@ -212,9 +203,9 @@ def serve_alone(port: int, setting: Setting, ready: Callable[[int], None]) -> No
     from tenuto.languages.setting import Setting as Told
 
     bind(port, option="--listen").close()  # gRPC itself would say less
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    scratch = Scratch()
     told = Told(
-        folder=folder,
+        folder=scratch.folder,
         processes=setting.processes,
         memory=setting.memory,
         time_us=setting.time_us,
@@ -230,6 +221,6 @@ def serve_alone(port: int, setting: Setting, ready: Callable[[int], None]) -> No
     try:
         asyncio.run(live())
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        scratch.remove()
         raise
-    server.end_at_once(folder)
+    server.end_at_once(scratch.folder)

@@ -23,6 +23,7 @@ from tenuto.adapters.local.clock import SystemClock
 from tenuto.adapters.local.ids import Uuid7Ids
 from tenuto.api.app import App, make_app
 from tenuto.api.backend import About
+from tenuto.api.held import beside
 from tenuto.api.limits import Limits
 from tenuto.api.page import Page
 from tenuto.api.problems import MEDIA_TYPE, Problem
@@ -174,7 +175,8 @@ class RestService:
         _adopt_logs()
         backend.desk.start()
         try:
-            await server.serve(sockets=[self._socket])
+            async with beside(app.tell_changes(), "rest-changes"):
+                await server.serve(sockets=[self._socket])
         finally:
             self._socket.close()
             await backend.desk.stop()

@@ -28,6 +28,7 @@ from tenuto.cli.interrupts import Interrupts
 from tenuto.cli.look import look_and_count, now_us, open_runs, read, unfinished_line
 from tenuto.cli.screen import REDRAW_S, TICK_S, Screen
 from tenuto.coordinator.commands import StartRequest
+from tenuto.dsl.given import default_input
 from tenuto.dsl.inputs import apply_vars, check_input
 from tenuto.dsl.storable import check_word
 from tenuto.model.definition import Node
@@ -42,7 +43,7 @@ from tenuto.model.ids import RunId
 from tenuto.model.states import FINAL_NODE_LETTERS, FINAL_RUN_STATES, NodeLetter, RunState
 from tenuto.model.stored import content_hash
 from tenuto.sdk.tenuto import NAMESPACE
-from tenuto.sdk.workflows import default_input, workflow_of
+from tenuto.sdk.workflows import workflow_of
 from tenuto.settings import Database, Settings, load, parse_database
 from tenuto.views.cures import go_on_command, resume_command
 from tenuto.views.look import History, find_run, look, read_graph

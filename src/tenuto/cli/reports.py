@@ -5,6 +5,7 @@ The document leaves out what only the live view uses; what can be told from the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from tenuto.views.report import NodeLine, Report
 from tenuto.views.timeline import Step
 
 Document = Mapping[str, Any]
+_DATABASE = re.compile(r" --database (?:'[^']*'|\S+)$")
 
 
 def report_of(document: Document, words: str = "") -> Report:
@@ -75,4 +77,5 @@ def _step(document: Document, created: int) -> Step:
 
 
 def _with(command: str | None, words: str) -> str:
-    return f"{command}{words}" if command else ""
+    """The command for who asks a server: the file that it has open is the server's own affair."""
+    return f"{_DATABASE.sub('', command)}{words}" if command else ""

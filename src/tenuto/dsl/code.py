@@ -241,14 +241,14 @@ def _lacking(part: ast.AST, own: set[str]) -> Iterator[tuple[str, ast.AST]]:
             yield "asynchronous comprehensions", part.target
         case ast.Import():
             yield from (
-                (f"the module `{alias.name}`", alias)
+                (f"module `{alias.name}`", alias)
                 for alias in part.names
                 if alias.name not in MODULES
             )
         case ast.ImportFrom():
             name = "." * part.level + (part.module or "")
             if name not in MODULES:
-                yield f"the module `{name}`", part
+                yield f"module `{name}`", part
             elif any(alias.name == "*" for alias in part.names):
                 yield "`import *`", part
         case ast.ClassDef():

@@ -135,7 +135,7 @@ def _outcome(process: Process, data: bytes, limit: int) -> Outcome:
         with suppress(Broken, ValueError):
             if len(data) <= limit:
                 return read_answer(json.loads(data))
-        return Fault(trouble=Trouble.BAD_RESULT, message="the result cannot be read")
+        return Fault(trouble=Trouble.INVALID_RESULT, message="the result cannot be read")
     code = process.returncode
     if code == -signal.SIGXCPU:
         return Fault(trouble=Trouble.TIMEOUT, message="", retryable=True)

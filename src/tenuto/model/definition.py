@@ -64,7 +64,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a worker does. `name` is the function a worker registered, or `http` or `code`. `input` yields its input (X5)."""
+    """What a worker does. `name`: the function a worker registered, `http` or `code`. `input` yields its input (X5)."""
 
     name: str
     input: Expression

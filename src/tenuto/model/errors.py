@@ -40,14 +40,19 @@ class InvalidInput(TenutoError):
         super().__init__(f"{path}: {message}" if path else message)
 
 
+_NAME_MAX = 300
+_NAME_SHOWN = 100
+
+
 class NotFound(TenutoError):
-    """No such thing. `kind` is the word for it, `name` what was asked for."""
+    """No such thing. `kind` is the word for it, `name` what was asked for; an endless one is not repeated."""
 
     exit_code = 3
 
     def __init__(self, kind: str, name: str, hint: str = "") -> None:
         self.kind, self.name = kind, name
-        super().__init__(f"no {kind} {name!r}" + (f"; {hint}" if hint else ""))
+        shown = name if len(name) <= _NAME_MAX else f"{name[:_NAME_SHOWN]}…"
+        super().__init__(f"no {kind} {shown!r}" + (f"; {hint}" if hint else ""))
 
 
 class Conflict(TenutoError):

@@ -120,6 +120,10 @@ class Reads(Protocol):
 
     async def get_run(self, run_id: RunId) -> RunDetail: ...
 
+    async def get_runs(self, run_ids: Sequence[RunId]) -> Sequence[RunRow]:
+        """Those of these runs that there are, in order."""
+        ...
+
     async def list_runs(self, wanted: RunFilter) -> Sequence[RunRow]: ...
 
     async def list_run_ids(self, prefix: str) -> Sequence[RunId]:

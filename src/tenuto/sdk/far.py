@@ -174,11 +174,12 @@ class Far:
         inputs: Sequence[tuple[object, str | None]],
         given: Mapping[str, object],
     ) -> list[str]:
+        from tenuto.dsl.given import default_input
         from tenuto.dsl.inputs import apply_vars, check_input
 
         apply_vars(stored.vars, workflows.given_vars(given), {})
         for value, _ in inputs:
-            check_input(stored.input_schema, workflows.default_input(stored.input_schema, value))
+            check_input(stored.input_schema, default_input(stored.input_schema, value))
 
         async def each(remote: Remote) -> list[str]:
             slots = asyncio.Semaphore(TOGETHER)

@@ -28,6 +28,8 @@ from tenuto.sdk.wire import (
     check_address,
     drawn,
     is_loopback,
+    is_unknown_name,
+    is_without_tls,
     object_of,
     query,
     read_events,
@@ -483,10 +485,10 @@ class Remote:
         reason = reason_of(error)
         if "refused" in reason.lower() or "attempts failed" in reason.lower():
             return Unavailable(f"nobody listens at {self.url}; start a server with `tenuto dev`")
-        if "WRONG_VERSION_NUMBER" in reason:
+        if is_without_tls(reason):
             plain = self.url.replace("https:", "http:", 1)
             return Unavailable(f"{self.url} answers without TLS; write {plain}")
-        if "Errno -2]" in reason or "Errno -3]" in reason:  # EAI_NONAME, EAI_AGAIN
+        if is_unknown_name(error):
             return Unavailable(f"{self.url} cannot be reached: its name is not known; check it")
         return Unavailable(f"{self.url} cannot be reached: {reason}")
 

@@ -349,6 +349,7 @@ class Tenuto(TenutoVerbs):
         given: Mapping[str, object],
     ) -> list[Run]:
         from tenuto.coordinator.commands import StartRequest
+        from tenuto.dsl.given import default_input
         from tenuto.dsl.inputs import check_input
         from tenuto.dsl.storable import check_word
 
@@ -362,7 +363,7 @@ class Tenuto(TenutoVerbs):
                 workflow=stored.name,
                 version=stored.version,
                 input=check_input(
-                    stored.input_schema, workflows.default_input(stored.input_schema, value)
+                    stored.input_schema, default_input(stored.input_schema, value)
                 ),
                 vars=merged,
                 key=key,

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -16,6 +17,7 @@ import httpx2
 
 from tenuto.model.errors import InvalidInput, NotFound
 
+_NO_TLS = ("WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
 RETRY_AFTER_MAX_S = 10.0
 """A server that wants more is asked again sooner: by then who waits has lost patience."""
 
@@ -25,7 +27,8 @@ def check_address(text: str) -> str:
     try:
         parts = urlsplit(text.strip())
         port = parts.port
-    except ValueError as error:
+        httpx2.URL(text.strip())
+    except (ValueError, httpx2.InvalidURL) as error:
         raise InvalidInput(f"{text!r} is no address: {error}", path="url") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidInput(
@@ -145,6 +148,20 @@ def retry_after(answer: httpx2.Response) -> float:
 def reason_of(error: Exception) -> str:
     """What an error says, or is."""
     return str(error) or type(error).__name__
+
+
+def is_unknown_name(error: BaseException | None) -> bool:
+    """Whether it was a host's name that could not be looked up."""
+    while error is not None:
+        if isinstance(error, socket.gaierror):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def is_without_tls(reason: str) -> bool:
+    """Whether who answered spoke plain HTTP; versions of OpenSSL tell it in different words."""
+    return any(word in reason for word in _NO_TLS)
 
 
 def is_loopback(url: str) -> bool:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 
-from tenuto.dsl.given import default_input as default_input
 from tenuto.model.errors import InvalidDefinition, InvalidInput, NotFound
 from tenuto.model.graph import Graph
 from tenuto.sdk.builder.origins import Places

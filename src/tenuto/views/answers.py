@@ -6,6 +6,7 @@ A run is named by its id, or by the beginning or end of it. Pages carry a cursor
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -33,6 +34,8 @@ TASK_STATES = ("pending", "running", *list(TaskState)[1:])
 LIMIT = 50
 LIMIT_MAX = 1_000
 HISTORY_MAX = 10_000
+_RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_VERSION = re.compile(r"[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +76,7 @@ class Answers:
             key=None if key is None else plain(key),
             since=since,
             until=until,
-            before=None if cursor is None else RunId(plain(cursor)),
+            before=_run_cursor(cursor),
             limit=_checked_limit(limit) + 1,
         )
         rows = await self._shown_runs(wanted)
@@ -132,6 +135,10 @@ class Answers:
         if not rows or rows[0].run_id != run_id:
             raise NotFound("run", run_id)
         return documents.run_document(rows[0])
+
+    async def get_run_rows(self, run_ids: Sequence[RunId]) -> Sequence[Document]:
+        """The same of many; without those that are not there."""
+        return [documents.run_document(row) for row in await self.reads.get_runs(run_ids)]
 
     async def run_graph(self, text: str) -> tuple[Graph, Mapping[str, str]]:
         """The graph of a run, and node -> state."""
@@ -339,11 +346,16 @@ def _checked_limit(limit: int) -> int:
     return limit
 
 
+def _run_cursor(cursor: str | None) -> RunId | None:
+    if cursor is not None and not _RUN_ID.fullmatch(cursor):
+        raise InvalidInput("is none of ours; leave it out to begin anew", path="cursor")
+    return None if cursor is None else RunId(cursor)
+
+
 def _number(text: str, path: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidInput("is none of ours; leave it out to begin anew", path=path) from None
+    if not _VERSION.fullmatch(text):  # beyond, no store could compare it
+        raise InvalidInput("is none of ours; leave it out to begin anew", path=path)
+    return int(text)
 
 
 def _meant(wrong: str, known: Sequence[str] | Mapping[str, object]) -> str:

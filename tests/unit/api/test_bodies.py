@@ -61,5 +61,5 @@ def test_a_name_of_megabytes_is_neither_compared_nor_repeated(body: dict[str, ob
 
 
 def test_values_are_not_converted() -> None:
-    with pytest.raises(Problem, match="version: must be a valid integer"):
+    with pytest.raises(Problem, match="version: must be a whole number"):
         check(StartBody, {"workflow": "x", "version": "1"})

@@ -65,6 +65,7 @@ INSIDE = {
     "find": "names a run for the other verbs",
     "report": "what `get_run` is made of",
     "get_run_row": "the answer of commands",
+    "get_run_rows": "what the stream of all runs tells",
     "count_runs": "one line of the command line",
     "wait_all": "`wait` of several: a client waits for each",
 }

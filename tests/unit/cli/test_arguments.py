@@ -147,5 +147,5 @@ def test_a_moment_is_an_instant_or_how_long_ago_it_was(
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-01-01", "2026-01-01T00:00:00", "-1h"])
 def test_what_is_no_moment_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInput, match="--since: .* is no moment; write 2h for two hours ago"):
+    with pytest.raises(InvalidInput, match=r"--since: .* is no moment; write 2h for two hours ago"):
         read_moment(text, "--since", 0)

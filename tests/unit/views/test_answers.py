@@ -206,6 +206,7 @@ def test_history_is_paged_by_number(world: World) -> None:
         (lambda a: a.list_runs(states=["done"]), InvalidInput, "there is no state 'done'"),
         (lambda a: a.list_runs(limit=0), InvalidInput, "limit: must be 1 to 1,000"),
         (lambda a: a.list_tasks(states=["closing"]), InvalidInput, "there is no state 'closing'"),
+        (lambda a: a.list_runs(cursor="2"), InvalidInput, "cursor: is none of ours"),
         (lambda a: a.list_tasks(cursor="x"), InvalidInput, "cursor: is none of ours"),
         (lambda a: a.list_versions("order", cursor="x"), InvalidInput, "cursor: is none of ours"),
         (lambda a: a.get_workflow("ordre"), NotFound, "did you mean 'order'"),

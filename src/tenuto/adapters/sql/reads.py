@@ -99,6 +99,11 @@ class SqlReads:
         )
         return tuple(read_run(r) for r in sorted(rows, key=lambda r: str(r[0]), reverse=True))
 
+    async def get_runs(self, run_ids: Sequence[RunId]) -> Sequence[RunRow]:
+        rows = await self._rows("RUNS_BY_ID", pack([(run_id,) for run_id in run_ids]))
+        found = {str(r[0]): read_run(r) for r in rows}
+        return tuple(found[run_id] for run_id in run_ids if run_id in found)
+
     async def list_run_ids(self, prefix: str) -> Sequence[RunId]:
         text = prefix.strip().lower()
         if not text or len(text) > 36:

@@ -145,7 +145,7 @@ def _add_streams(app: FastAPI, service: Service) -> None:
     async def follow_runs() -> Response:
         """Event `run` with the run's document for each that changed."""
         held.check()
-        return EventStream(held, limits, ChangesStream(backend, limits).send)
+        return EventStream(held, limits, ChangesStream(service.changes, limits).send)
 
     @app.get(
         "/v1/runs/{run_id}/events",

@@ -24,7 +24,8 @@ HOT = {
         "{branches}", s.leases.BRANCH.replace("{queue}", "$4")
     ),
     **{
-        name: getattr(s.reads, name) for name in ("RUN", "RUNS", "RUN_BY_KEY", "EVENTS", "PAYLOADS")
+        name: getattr(s.reads, name)
+        for name in ("RUN", "RUNS", "RUNS_BY_ID", "RUN_BY_KEY", "EVENTS", "PAYLOADS")
     },
 }
 TABLES = [

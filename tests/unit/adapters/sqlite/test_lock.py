@@ -19,7 +19,10 @@ def test_a_second_holder_is_told_who_has_it(tmp_path: Path) -> None:
     database = tmp_path / "tenuto.db"
     lock = FileLock(database)
 
-    with pytest.raises(Conflict, match=rf"tenuto.db is in use .* \(pid {os.getpid()}\); stop"):
+    with pytest.raises(Conflict, match=r"tenuto.db is in use .* of this process; close that one"):
+        FileLock(database)
+    database.with_name("tenuto.db.lock").write_text("7\nhttp://127.0.0.1:1\n")
+    with pytest.raises(Conflict, match=r"tenuto.db is in use .* \(pid 7\); stop"):
         FileLock(database)
 
     lock.release()

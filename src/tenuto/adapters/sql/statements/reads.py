@@ -60,6 +60,18 @@ CROSS JOIN run_states AS s
 WHERE s.run_id = p.run_id
 """
 
+# $1 ids.
+RUNS_BY_ID = """
+SELECT {pack}
+  r.run_id, r.namespace, r.workflow, r.version, r.definition, r.key, r.state, r.paused,
+  r.created_at, r.ended_at, r.output, r.error, s.quarantine
+{packed}
+FROM {each_1} AS w
+CROSS JOIN runs AS r
+CROSS JOIN run_states AS s
+WHERE r.run_id = w.value->>0 AND s.run_id = w.value->>0
+"""
+
 # $1 first characters, $2 the same with a last one after all others, $3 the length. The end of an id has no index.
 RUN_IDS = """
 SELECT {pack}p.run_id{packed}
