@@ -54,8 +54,9 @@ The first of these that there is:
 6. the file, read-only.
 
 `run start` and `deploy` need a server. `run cancel`, `pause` and `resume` go to the server, or to a file that no engine
-has open; `event send` to the server, or into the file at any time. What is printed does not depend on the way: `-o json`
-is what REST answers, a list without its page. A list of more than `--limit` says so; `--all` follows its pages.
+has open; `event send` to the server, or into the file at any time. What is printed does not depend on the way:
+`-o json` is what REST answers, a list without its page. A list of more than `--limit` says so; `--all` follows its
+pages.
 """
 
 TAIL = """
@@ -65,10 +66,11 @@ TAIL = """
 timeline}`; `go_on` is the command that carries an unfinished run on, where no engine has the file open. A node is
 `{id, type, state, attempts, iteration, waits_for, command, awaits, took, error}`; `state` is its status, or for an
 active one `running`, `ready`, `retry` or `waiting`, and `interrupted` for an attempt whose engine is gone; `command`
-ends its wait, `awaits` is the `{event, key, payload}` that does, and `took` lists where a condition led. A step of the timeline is `{place, node, what, attempt, result, code,
-message, worker, start_us, duration_us}`, `what` being `attempt`, `wait`, `event` or `run`. With `-o jsonl` each step is
-a line as it ends, and the last line is the whole. `run watch -o json` and `run wait -o json` print the same. A key that
-begins with `once-` was drawn by a client, so that its request could be repeated; tables leave it out.
+ends its wait, `awaits` is the `{event, key, payload}` that does, and `took` lists where a condition led. A step of the
+timeline is `{place, node, what, attempt, result, code, message, worker, start_us, duration_us}`, `what` being
+`attempt`, `wait`, `event` or `run`. With `-o jsonl` each step is a line as it ends, and the last line is the whole.
+`run watch -o json` and `run wait -o json` print the same. A key that begins with `once-` was drawn by a client, so that
+its request could be repeated; tables leave it out.
 
 ## Which runs go on
 

@@ -8,9 +8,10 @@ import signal
 import socket
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
-from tests.support.command import Tenuto
+from tests.support.command import HANG_S, Tenuto
 from tests.support.dev import Dev
 
 FLOW = "name: {name}\nnodes: {{s: {{type: set, values: {{x: {x}}}}}}}\noutput: '${{nodes.s.output.x}}'\n"
@@ -106,6 +107,92 @@ def test_changed_code_of_the_app_counts_once_it_loads(tmp_path: Path) -> None:
         dev.until("app.py changed: starting anew")
         dev.until("workflows n", after=seen)
         assert dev.result(dev.start("n"))["output"] == {"n": 2}
+        assert dev.stop() == 0
+
+
+NUMBER = (
+    "from tenuto import Tenuto\napp = Tenuto()\n@app.task\ndef number() -> int:\n    return {}\n"
+)
+
+
+def slow_to_load(value: int) -> str:
+    """An app that says when it is being loaded by a server, and goes on loading when it is told to."""
+    gate = """
+import pathlib, sys, time
+if "-c" not in sys.orig_argv:
+    pathlib.Path("loading").touch()
+    while not pathlib.Path("go").exists():
+        time.sleep(0.01)
+"""
+    return gate + NUMBER.format(value)
+
+
+def until_there(path: Path) -> None:
+    deadline = monotonic() + HANG_S
+    while not path.exists():
+        assert monotonic() < deadline, path
+        sleep(0.01)
+
+
+def test_what_is_written_while_the_app_loads_is_not_missed(tmp_path: Path) -> None:
+    write(tmp_path / "app.py", NUMBER.format(1))
+    write(tmp_path / "n.yaml", "name: n\nnodes: {n: {type: task, task: number}}\n")
+    with Dev(tmp_path) as dev:
+        write(tmp_path / "app.py", slow_to_load(2))
+        until_there(tmp_path / "loading")
+        write(tmp_path / "app.py", NUMBER.format(3))
+        (tmp_path / "go").touch()
+        dev.until("starting anew", after=1 + dev.lines.index(dev.until("starting anew")))
+
+        assert dev.result(dev.start("n"))["output"] == {"n": 3}
+
+
+def test_an_app_that_breaks_while_the_server_starts_anew_is_waited_for(tmp_path: Path) -> None:
+    write(tmp_path / "app.py", NUMBER.format(1))
+    write(tmp_path / "n.yaml", "name: n\nnodes: {n: {type: task, task: number}}\n")
+    with Dev(tmp_path) as dev:
+        write(tmp_path / "app.py", slow_to_load(2) + "import nothing_like_this\n")
+        # It loads for the trial, which is not held up, and breaks for the server.
+        (tmp_path / "nothing_like_this.py").touch()
+        until_there(tmp_path / "loading")
+        (tmp_path / "nothing_like_this.py").unlink()
+        (tmp_path / "go").touch()
+        dev.until("waiting for it to be mended: .*nothing_like_this")
+        write(tmp_path / "app.py", NUMBER.format(3))
+
+        assert dev.result(dev.start("n"))["output"] == {"n": 3}
+        assert dev.stop() == 0
+
+
+def test_an_app_beside_no_definition_is_watched_too(tmp_path: Path) -> None:
+    (tmp_path / "flows").mkdir()
+    write(tmp_path / "mine.py", NUMBER.format(1))
+    write(tmp_path / "flows/n.yaml", "name: n\nnodes: {n: {type: task, task: number}}\n")
+    with Dev(tmp_path, "flows", "--app", "mine:app") as dev:
+        write(tmp_path / "mine.py", NUMBER.format(2))
+        dev.until("mine.py changed: starting anew")
+
+        assert dev.result(dev.start("n"))["output"] == {"n": 2}
+
+
+def test_what_a_task_of_before_has_left_running_is_waited_for(tmp_path: Path) -> None:
+    """It has inherited the database's lock, so whatever it does is not done a second time meanwhile."""
+    os.mkfifo(tmp_path / "held")
+    app = NUMBER + (
+        "    import os, pathlib\n    if not pathlib.Path('begun').exists():\n"
+        "        pathlib.Path('begun').touch()\n        os.system('cat held > /dev/null')\n"
+    )
+    body, _, rest = app.partition("    return {}\n")
+    write(tmp_path / "app.py", body + rest + "    return 1\n")
+    write(tmp_path / "n.yaml", "name: n\nnodes: {n: {type: task, task: number}}\n")
+    with Dev(tmp_path, env={"TENUTO_WORKER__DRAIN": "100ms"}) as dev:
+        run_id = dev.start("n")
+        until_there(tmp_path / "begun")
+        write(tmp_path / "app.py", body + rest + "    return 2\n")
+        dev.until("waiting: .* is still in use by a process")
+        (tmp_path / "held").write_text("")  # ends it
+
+        assert dev.result(run_id)["output"] == {"n": 2}
         assert dev.stop() == 0
 
 

@@ -170,6 +170,10 @@ FILES = [
     Mistake("file", "a file where the folder of the database should be", Shell(f"touch .tenuto; {NAMED}"),
             "error: .tenuto/tenuto.db cannot be made: .tenuto is no directory; name another file with "
             "--database", UNAVAILABLE),
+    Mistake("file", "a file where the folder of a server's database should be",
+            Shell("touch .tenuto; tenuto dev --port 0"),
+            "error: .tenuto/tenuto.db cannot be made: .tenuto is no directory; name another file with "
+            "--database", UNAVAILABLE),
     Mistake("file", "a database where nobody may write", Shell(f"{NAMED} --database /proc/t.db"),
             "error: /proc/t.db cannot be locked: t.db.lock: No such file or directory; make the directory "
             "writable", UNAVAILABLE),
@@ -241,6 +245,8 @@ APPS = [
            "process cannot find it; move it to the top level of its module",
            "4: @app.task(process=True)"),
     broken("stderr closed, then an error", f"{HEAD}import sys\nsys.stderr.close()\n1 / 0\n",
+           "ZeroDivisionError: division by zero", "5: 1 / 0"),
+    broken("the descriptor of stderr closed, then an error", f"{HEAD}import os\nos.close(2)\n1 / 0\n",
            "ZeroDivisionError: division by zero", "5: 1 / 0"),
     Mistake("app", "runs are started by the import", Shell(NAMED, stores=True, app=(
             f"{HELLO}app.start('greet.yaml', {{'name': 'x'}}).result(timeout=30)\n")),
@@ -692,6 +698,7 @@ STREAMS = {
     "stdout is closed": "sys.stdout.close()",
     "the descriptor of stdout is closed": "os.close(1)",
     "stdout is a text in memory": "import io; sys.stdout = io.StringIO()",
+    "the descriptor of stderr is closed": "os.close(2)",
     "stderr is nothing": "sys.stderr = None",
     "stderr is closed": "sys.stderr.close()",
     "both are nothing": "sys.stdout = sys.stderr = None",

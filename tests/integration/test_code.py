@@ -432,6 +432,13 @@ def test_a_server_that_is_killed_costs_one_attempt(tmp_path: Path, language: str
         assert run(driver, language, code, params={"n": 0}) == 1
 
 
+def test_a_start_of_the_server_that_takes_longer_than_a_timeout_is_not_begun_anew() -> None:
+    """Starting it takes longer than any attempt here may last."""
+    with engine_with(languages=SETTING) as driver:
+        keys = "timeout: 100ms, retry: {max_attempts: 200, initial: 1ms, factor: 1}"
+        assert run(driver, "python", "def main(params): return 1", keys) == 1
+
+
 def count() -> int:
     return 1
 

@@ -12,6 +12,7 @@ import functools
 import os
 import select
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -43,6 +44,22 @@ def is_alive(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return state not in ("Z", "X")
+
+
+def scribbles(text: str) -> None:
+    """Write where only the engine's own code may, and stay."""
+    for number in range(3, 64):
+        try:
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                os.write(number, text.encode())
+        except OSError:
+            continue
+    time.sleep(3_600)
+
+
+def words_of() -> list[bool]:
+    """Whether a word of the program and a place of its imports are as they were given."""
+    return [os.fsencode(words[-1]).endswith(b"caf\xe9") for words in (sys.argv, sys.path[:1])]
 
 
 def is_buried(pid: int) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from time import localtime, strftime
 from typing import Any, TextIO, cast
 
@@ -113,15 +114,29 @@ def _answering() -> TextIO:
 
 def _silence(number: int) -> None:
     """Let what is written to a file descriptor vanish; or Python would try again at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+    plug = os.open(os.devnull, os.O_RDWR)
+    if plug != number:
+        os.dup2(plug, number)
+        os.close(plug)
 
 
-def keep_streams() -> None:
-    """From here on no code of a user's can take answers and notes away, whatever it does to stdout and stderr."""
+@contextmanager
+def kept_streams() -> Iterator[None]:
+    """Around the loading of a user's code: whatever it does to stdout and stderr, answers and notes still come out.
+
+    What it closed is plugged afterwards, or the next file to be opened, perhaps the database, would be written to as if
+    it were the terminal.
+    """
     if _Out.stream is None:
         _Out.stream = _own(sys.stdout)
     if _Out.notes is None:
         _Out.notes = _own(sys.stderr)
+    yield
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            _silence(number)
 
 
 def reserve_stdout() -> None:

@@ -28,7 +28,7 @@ from tenuto.app.files import announce
 from tenuto.app.listening import HOST, bind, holder_of, next_free
 from tenuto.app.rest import RestService
 from tenuto.cli.apps import BrokenApp, app_name, load_app, missing_tasks
-from tenuto.cli.console import Trouble, keep_streams, notes
+from tenuto.cli.console import Trouble, kept_streams, notes
 from tenuto.cli.interrupts import Interrupts
 from tenuto.cli.look import open_runs
 from tenuto.cli.render import clean, failure_text, short_id
@@ -80,9 +80,9 @@ def serve(wanted: Wanted) -> int:
     first = workspace.scan()
     beside = places[0] / "app.py" if places[0].is_dir() else places[0]
     name = app_name(wanted.app, beside)
-    keep_streams()
     sources = None if name is None else _sources_of(name, beside.parent)
-    app = None if name is None or sources is None else _load(name, sources, settings)
+    with kept_streams():
+        app = None if name is None or sources is None else _load(name, sources, settings)
     news: SimpleQueue[str] = SimpleQueue()
     with Interrupts(lambda: news.put(_INTERRUPT)) as interrupts:
         dev = _Dev(settings, _database_of(wanted, settings, app), workspace, news)

@@ -22,7 +22,7 @@ from tenuto.app.definitions import load_definition
 from tenuto.app.embedded import Engine
 from tenuto.cli.apps import app_name, load_app, missing_tasks
 from tenuto.cli.arguments import read_input, read_vars
-from tenuto.cli.console import Trouble, keep_streams, notes, reserve_stdout
+from tenuto.cli.console import Trouble, kept_streams, notes, reserve_stdout
 from tenuto.cli.definitions import read_definition, show_findings
 from tenuto.cli.interrupts import Interrupts
 from tenuto.cli.look import look_and_count, now_us, open_runs, read, unfinished_line
@@ -122,8 +122,8 @@ def drive(wanted: Wanted) -> int:
     file = None if wanted.file in (None, "-") else Path(wanted.file)
     settings = load()
     name = app_name(wanted.app, file)
-    keep_streams()
-    app = None if name is None else load_app(name)
+    with kept_streams():
+        app = None if name is None else load_app(name)
     database = (
         app.database
         if app is not None and wanted.database is None and not app.has_default_database

@@ -189,12 +189,14 @@ def _bug(error: BaseException) -> None:
 
 def _say(line: str) -> None:
     try:
-        if _is_gone(sys.stderr):  # by code of the user's
-            os.write(_Kept.stderr, f"{line}\n".encode(errors="backslashreplace"))
-        else:
+        if not _is_gone(sys.stderr):
             print(line, file=sys.stderr, flush=True)  # noqa: T201 - errors go to the user
-    except OSError:
-        return
+            return
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            return
+    with suppress(OSError):  # code of the user's has closed it
+        os.write(_Kept.stderr, f"{line}\n".encode(errors="backslashreplace"))
 
 
 def _is_gone(stream: TextIO | None) -> bool:

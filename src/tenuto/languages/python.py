@@ -140,7 +140,10 @@ def _outcome(answer: object) -> Outcome:
     match answer:
         case ("", str(text)):
             return Output(text=text)
-        case (str(code), str(message)) if code in (Trouble.INVALID_RESULT, Trouble.OUTPUT_TOO_LARGE):
+        case (str(code), str(message)) if code in (
+            Trouble.INVALID_RESULT,
+            Trouble.OUTPUT_TOO_LARGE,
+        ):
             return Fault(trouble=Trouble(code), message=message)
     return Fault(trouble=Trouble.INVALID_RESULT, message="the result cannot be read")
 

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -158,6 +159,14 @@ def end_at_once(folder: Path) -> NoReturn:
     os._exit(0)
 
 
+def _keep_to_ourselves() -> None:
+    """What was inherited, the locks among it, goes to no interpreter: not every starter of processes closes it."""
+    for handle in Path("/dev/fd").iterdir():
+        with suppress(OSError):  # the one of this listing is closed by now
+            if int(handle.name) > 2:
+                os.set_inheritable(int(handle.name), False)
+
+
 def children() -> list[int]:
     """Process ids of this process's children."""
     found: list[int] = []
@@ -177,6 +186,7 @@ def main(words: list[str] | None = None) -> None:
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--cpython", choices=(RESTRICTED, OFF), default=RESTRICTED)
     setting = Setting(**vars(parser.parse_args(words)))
+    _keep_to_ourselves()
     threading.Thread(target=_end_with_input, args=(setting.folder,), daemon=True).start()
     tempfile.tempdir = str(setting.folder)
     try:

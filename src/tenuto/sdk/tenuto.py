@@ -362,9 +362,7 @@ class Tenuto(TenutoVerbs):
                 graph_hash=stored.hash,
                 workflow=stored.name,
                 version=stored.version,
-                input=check_input(
-                    stored.input_schema, default_input(stored.input_schema, value)
-                ),
+                input=check_input(stored.input_schema, default_input(stored.input_schema, value)),
                 vars=merged,
                 key=key,
             )

@@ -32,7 +32,7 @@ from tenuto.runtime.logging import ROOT
 from tenuto.worker.calls import Call, failure_of, run_coroutine, run_function, text_of
 from tenuto.worker.context import Context
 from tenuto.worker.frames import Unpacker, pack, result_document
-from tenuto.worker.notes import Notebook
+from tenuto.worker.notes import TEXT_MAX, Notebook
 from tenuto.worker.registry import Registry, Task
 from tenuto.worker.spawnable import Address, NotImportable, find
 
@@ -259,8 +259,8 @@ class _Forward(logging.Handler):
 
 
 def text_of_note(text: object) -> str:
-    """Text that JSON can carry."""
-    return str(text).encode("utf-8", "backslashreplace").decode()
+    """Text that JSON can carry, and no more of it than may be kept."""
+    return str(text)[: 2 * TEXT_MAX].encode("utf-8", "backslashreplace").decode()
 
 
 def _registered(function: Callable[..., Any], name: str) -> Task:

@@ -80,6 +80,7 @@ class Children:
         self._inbox: deque[tuple[_Word, Call]] = deque()
         self._thread: threading.Thread | None = None
         self._closing = False
+        self._crashed = False
         self._wake_r, self._wake_w = -1, -1
         self._waiting: deque[Call] = deque()
         self._children: list[_Child] = []
@@ -119,8 +120,7 @@ class Children:
     def _tell(self, word: _Word, call: Call) -> None:
         with self._lock:
             if self._closing and word is _Word.RUN:
-                call.ended = True
-                self._ended(call)
+                self._end(call)
                 return
             self._inbox.append((word, call))
             if self._thread is None:
@@ -149,8 +149,8 @@ class Children:
             while not self._closing or self._children:
                 self._turn()
         except BaseException:
+            self._crashed = True
             log.exception("children_crashed")
-            raise
         finally:
             self._leave()
 
@@ -209,12 +209,26 @@ class Children:
         child.write()
         # Asked before the last reading: what a dead one has said is all there then.
         dead = child.is_dead()
-        for message in child.read():
-            self._hear(child, message)
+        try:
+            for message in child.read():
+                self._hear(child, message)
+        except (ValueError, LookupError, TypeError):
+            self._give_up(child)
         if dead:
             self._bury(child)
         elif child.kill_at and child.kill_at <= now:
             child.kill()
+
+    def _give_up(self, child: _Child) -> None:
+        """The user's code wrote where only ours may: nothing that comes from there can be believed any more."""
+        log.warning("child_makes_no_sense", pid=child.pid)
+        child.deaf = True
+        child.kill()
+        if child.call is not None and not child.leaving:
+            child.call.result = Failed(
+                code="process_died",
+                message="the process of this attempt was killed: it wrote into the engine's own pipe",
+            )
 
     def _hear(self, child: _Child, message: dict[str, Any]) -> None:
         call = child.call
@@ -254,7 +268,7 @@ class Children:
         call, child.call = child.call, None
         if call is not None:
             if not child.leaving:
-                call.result = _death(status)
+                call.result = call.result or _death(status)
                 log.warning(
                     "child_died", pid=child.pid, task_id=call.lease.task_id, how=_how(status)
                 )
@@ -306,6 +320,9 @@ class Children:
         child.watched = want
 
     def _end(self, call: Call) -> None:
+        if self._crashed and call.result is None:
+            # Not given back, or it would come again at once, and so on.
+            call.result = Failed(code="internal", message="processes cannot be used: see the log")
         call.ended = True
         self._ended(call)
 

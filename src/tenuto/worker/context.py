@@ -94,6 +94,7 @@ class Context:
     __slots__ = (
         "_beaten",
         "_cancelled",
+        "_ended",
         "_lease",
         "_logger",
         "_notebook",
@@ -114,6 +115,7 @@ class Context:
         self.lease_id: LeaseId = lease.lease_id
         self._beaten = False
         self._cancelled = False
+        self._ended = False
         self._logger: TaskLogger | None = None
 
     @property
@@ -163,7 +165,7 @@ class Context:
             raise TypeError(f"progress: done must be a number, not {done!r:.60}")
         if total is not None and not isinstance(total, int | float):
             raise TypeError(f"progress: total must be a number or None, not {total!r:.60}")
-        if math.isfinite(done):
+        if math.isfinite(done) and not self._ended:
             known = total if total is not None and math.isfinite(total) else None
             self._notebook.progress(
                 self._lease, _number(done), None if known is None else _number(known), str(message)
@@ -178,8 +180,13 @@ class Context:
         """Note that the result is no longer wanted. For the worker."""
         self._cancelled = True
 
+    def end(self) -> None:
+        """The code has ended: what a thread of its says later is nobody's. For the worker."""
+        self._ended = True
+
     def _note(self, text: str) -> None:
-        self._notebook.add(self._lease, NoteKind.LOG, text)
+        if not self._ended:
+            self._notebook.add(self._lease, NoteKind.LOG, text)
 
 
 def _number(value: float) -> float:

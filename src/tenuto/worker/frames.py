@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import Any
 
@@ -11,11 +12,15 @@ from tenuto.ports.gateway import Failed, Result, Success
 
 _LENGTH = 4
 """Bytes, big-endian."""
+_FRAME_MAX = 256 * 2**20
 
 
 def pack(message: dict[str, Any]) -> bytes:
     """One message as bytes. What JSON does not know becomes its text: that is for log fields."""
-    body = orjson.dumps(message, default=str)
+    try:
+        body = orjson.dumps(message, default=str)
+    except TypeError:  # text of the system's that is no Unicode (a path), a number beyond 64 bits
+        body = json.dumps(message, default=str).encode()
     return len(body).to_bytes(_LENGTH, "big") + body
 
 
@@ -26,19 +31,32 @@ class Unpacker:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """Take the next bytes; the messages that are now whole."""
+        """Take the next bytes; the messages that are now whole. Raises ValueError: that is none."""
         self._buffer += data
         found: list[dict[str, Any]] = []
         at = 0
         while len(self._buffer) >= at + _LENGTH:
-            end = at + _LENGTH + int.from_bytes(self._buffer[at : at + _LENGTH], "big")
+            size = int.from_bytes(self._buffer[at : at + _LENGTH], "big")
+            if size > _FRAME_MAX:
+                raise ValueError("no message is so long")
+            end = at + _LENGTH + size
             if len(self._buffer) < end:
                 break
-            found.append(orjson.loads(memoryview(self._buffer)[at + _LENGTH : end]))
+            found.append(_read(self._buffer[at + _LENGTH : end]))
             at = end
         if at:
             del self._buffer[:at]
         return found
+
+
+def _read(body: bytearray) -> dict[str, Any]:
+    try:
+        message = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        message = json.loads(body)
+    if not isinstance(message, dict):
+        raise ValueError("a message is a JSON object")  # noqa: TRY004 - it is the text that is wrong
+    return message
 
 
 def result_document(result: Result) -> dict[str, Any]:

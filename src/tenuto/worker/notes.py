@@ -59,7 +59,7 @@ class Notebook:
             for line in text.splitlines() or [""]:
                 if page.full:
                     break
-                self._put_line(page, lease, kind, _storable(line), now)
+                self._put_line(page, lease, kind, _storable(_cut(line)), now)
             wake = self._gathered()
         if wake is not None:
             wake()
@@ -68,7 +68,8 @@ class Notebook:
         self, lease: Lease, done: float, total: float | None = None, message: str = ""
     ) -> None:
         """Note how far the attempt has come; only the newest stands."""
-        text = orjson.dumps({"done": done, "total": total, "message": _storable(message)}).decode()
+        shown = _storable(_cut(message))
+        text = orjson.dumps({"done": done, "total": total, "message": shown}).decode()
         with self._lock:
             page = self._pages.setdefault(lease.lease_id, _Page())
             page.progress = _note(lease, PROGRESS, NoteKind.PROGRESS, text)
@@ -111,8 +112,6 @@ class Notebook:
                 self._waiting.append((page.progress, page.progress_at))
 
     def _put_line(self, page: _Page, lease: Lease, kind: NoteKind, line: str, now: int) -> None:
-        if len(line) > LINE_MAX:
-            line = line[:LINE_MAX] + f"… {len(line) - LINE_MAX:,} characters more"
         page.lines += 1
         page.characters += len(line)
         if page.lines >= LINES_MAX or page.characters > TEXT_MAX:
@@ -147,6 +146,12 @@ def _note(lease: Lease, number: int, kind: NoteKind, text: str) -> Note:
         text=text,
         age_us=0,
     )
+
+
+def _cut(line: str) -> str:
+    if len(line) <= LINE_MAX:
+        return line
+    return line[:LINE_MAX] + f"… {len(line) - LINE_MAX:,} characters more"
 
 
 def _storable(text: str) -> str:

@@ -253,9 +253,8 @@ class Runner:
             backoff.reset()
             self._start(leases, sent)
             if not leases:
-                await asyncio.sleep(
-                    0.01
-                )  # the port waits for a task; one that does not must not make us spin
+                # The port waits for a task; one that does not must not make us spin.
+                await asyncio.sleep(0.01)
 
     def _start(self, leases: Sequence[Lease], sent: float) -> None:
         """Begin to work on leases whose request was sent at `sent`."""
@@ -334,9 +333,7 @@ class Runner:
             if not self._draining:
                 # Or this worker would get the task again at once, and so on.
                 await asyncio.sleep(_INTERRUPTED_US / 1_000_000)
-        except (
-            Exception
-        ) as error:  # the executor's boundary: a fault of ours is one attempt's failure
+        except Exception as error:  # a fault of ours is one attempt's failure
             log.exception("executor_failed", task_id=lease.task_id)
             result = Failed(code="internal", message=text_of(f"{type(error).__name__}: {error}"))
         if attempt.timer is not None:
@@ -393,7 +390,9 @@ class Runner:
 
     def _forget(self, attempt: _Attempt) -> None:
         self._held.pop(attempt.lease.lease_id, None)
-        self._notebook.close(attempt.lease.lease_id)
+        gate = self._gate(attempt.lease.name)
+        if gate is None or not gate.busy(attempt.lease.task_id):  # else the executor closes it
+            self._notebook.close(attempt.lease.lease_id)
         self._changed.set()
 
     def _give_back(self, attempt: _Attempt) -> None:
@@ -519,6 +518,10 @@ class Runner:
             await self._report_now.wait()
             self._report_now.clear()
             while self._finished or self._returning:
+                if self._notebook.has_notes:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_NOTES_S):
+                            await self._hand_in_notes()
                 try:
                     if self._finished:
                         await self._report_batch()
@@ -533,10 +536,6 @@ class Runner:
     async def _report_batch(self) -> None:
         batch = self._finished[:REPORT_MAX]
         reports = [_report_of(attempt) for attempt in batch]
-        if self._notebook.has_notes:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_NOTES_S):
-                    await self._hand_in_notes()
         want = 0 if self._draining else max(0, self._free() + len(batch))
         self._wanted = want
         sent = self._alarms.time()
@@ -569,7 +568,7 @@ class Runner:
                 self._stop(attempt, _Stop.RELEASE)
             if not await self._emptied(_LAST_US):
                 log.warning("leases_left_to_recovery", count=len(self._held))
-        for attempt in list(self._held.values()):
+        for attempt in self._held.values():
             if attempt.job is not None:
                 attempt.job.cancel()
 

@@ -143,6 +143,8 @@ class UserExecutor:
         while self._outbox:
             call = self._outbox.popleft()
             self._live.pop(call.lease.task_id, None)
+            call.context.end()
+            self._notebook.close(call.lease.lease_id)
             if not call.answer.done():
                 if call.result is None:
                     call.answer.set_exception(Interrupted("the user's loop has ended"))

@@ -53,6 +53,8 @@ def test_input_is_json_a_file_or_standard_input(
     ("argument", "said"),
     [
         ('{"a": }', """--input: '{"a": }' is no JSON: Expecting value at line 1, column 7"""),
+        ('{"a": 1,}', "is no JSON: a comma before the closing bracket at line 1, column"),
+        ("[1, 2, ]", "; take it out"),
         ("{a: 1}", """; quote it for the shell: '{"key": 1}'"""),
         ('{"a": NaN}', "--input: NaN is no JSON"),
         ('{"a": 1, "a": 2}', "--input: the key 'a' stands twice"),

@@ -25,7 +25,7 @@ def test_an_address_is_taken_with_or_without_its_version(text: str, address: str
 @pytest.mark.parametrize(
     "text",
     ["", "127.0.0.1:8080", "ftp://h", "http://", "http://h:x", "http://h:99999", "http://h:0",
-     "http://h?x=1", "http://h#x", "http://[::1"],
+     "http://h?x=1", "http://h#x", "http://[::1", "http://256.1.1.1"],
 )  # fmt: skip
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"^url: "):

@@ -13,7 +13,6 @@ from tenuto.sdk.workflows import (
     Deployed,
     Source,
     compile_source,
-    default_input,
     find_source,
     single_task,
     vars_text,
@@ -88,27 +87,6 @@ def test_the_workflow_of_a_single_task_is_called_like_it(name: str, id: str) -> 
 def test_no_definition_can_take_the_name_of_an_enqueued_task() -> None:
     with pytest.raises(InvalidDefinition, match="bad_value"):
         compile_source(Source(TEXT.replace("name: t", "name: 'enqueue:t'"), "t.yaml"))
-
-
-@pytest.mark.parametrize(
-    ("schema", "value", "made"),
-    [
-        (None, None, {}),
-        ({"type": "object"}, None, {}),
-        ({"type": ["object", "null"]}, None, {}),
-        ({"type": "null"}, None, None),
-        ({"type": "array"}, None, None),
-        ({"properties": {}}, None, {}),
-        (None, [1], [1]),
-        (None, 0, 0),
-    ],
-)
-def test_no_input_is_an_empty_object_unless_the_schema_wants_something_else(
-    schema: object, value: object, made: object
-) -> None:
-    text = None if schema is None else json.dumps(schema)
-
-    assert default_input(text, value) == made
 
 
 def test_given_vars_win_over_the_environment_over_the_definition(

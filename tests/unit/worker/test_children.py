@@ -386,6 +386,41 @@ async def test_a_process_that_cannot_be_started_is_an_attempts_failure(
         assert isinstance(await crew.gateway.result(crew.gateway.offer("pid")), Success)
 
 
+@pytest.mark.parametrize("text", ["\0\0\0\x03{{{", "\0\0\0\x02[]", "\0\0\0\x02{}", "hello, world"])
+async def test_a_function_that_writes_into_our_pipe_harms_itself_alone(text: str) -> None:
+    async with a_crew(
+        {"scribbles": tasks.scribbles, "pid": tasks.pid_of}, process=True, processes=2
+    ) as crew:
+        before = await crew.gateway.output(crew.gateway.offer("pid"))
+        failure = await crew.gateway.failure(crew.gateway.offer("scribbles", {"text": text}))
+        assert failure.code == "process_died"
+        assert "the engine's own pipe" in failure.message
+
+        assert await crew.gateway.output(crew.gateway.offer("pid")) != before
+
+
+async def test_names_that_are_no_unicode_reach_a_child(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    strange = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    monkeypatch.syspath_prepend(strange)
+    monkeypatch.setattr("sys.argv", ["prog", strange])
+    async with a_crew({"words": tasks.words_of}, process=True) as crew:
+        assert await crew.gateway.output(crew.gateway.offer("words")) == [True, True]
+
+
+async def test_after_a_fault_of_ours_attempts_fail_and_do_not_come_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with a_crew({"pid": tasks.pid_of}, process=True) as crew:
+        with monkeypatch.context() as patch:
+            patch.setattr(children, "_order", lambda _: 1 // 0)
+            first = await crew.gateway.failure(crew.gateway.offer("pid"))
+        later = await crew.gateway.failure(crew.gateway.offer("pid"))
+
+    assert [first.code, later.code] == ["internal", "internal"]
+
+
 async def test_a_death_that_somebody_else_has_waited_for_is_still_a_death(fifo: Path) -> None:
     """A program that calls `os.wait` takes the exit codes of our children, too."""
     async with a_crew({"spins": tasks.spins, "pid": tasks.pid_of}, process=True) as crew:

@@ -38,6 +38,18 @@ def test_a_log_field_that_json_does_not_know_is_its_text() -> None:
     assert message == {"fields": {"of": "<class 'set'>"}}
 
 
+def test_text_that_is_no_unicode_and_numbers_without_end_pass() -> None:
+    message = {"path": "caf\udce9", "number": 2**70}
+
+    assert Unpacker().feed(pack(message)) == [message]
+
+
+@pytest.mark.parametrize("data", [b"\0\0\0\1{", b"\0\0\0\2[]", b"any text at all"])
+def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        Unpacker().feed(data)
+
+
 @pytest.mark.parametrize(
     "result",
     [

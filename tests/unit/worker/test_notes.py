@@ -90,6 +90,15 @@ def test_only_the_newest_progress_is_handed_out_under_number_0() -> None:
     assert notebook.take() == []
 
 
+def test_the_message_of_a_progress_is_bounded_as_a_line_is() -> None:
+    notebook = Notebook()
+    notebook.progress(a_lease(), 1, None, "x" * (LINE_MAX + 7))
+
+    [note] = notebook.take()
+
+    assert json.loads(note.text)["message"] == "x" * LINE_MAX + "… 7 characters more"
+
+
 def test_the_last_progress_of_an_attempt_that_ended_is_not_lost() -> None:
     notebook = Notebook()
     notebook.progress(a_lease(), 10, 10)

@@ -504,6 +504,45 @@ async def test_what_an_attempt_says_is_handed_in_while_it_runs() -> None:
         assert await crew.gateway.output(lease) == 1
 
 
+async def test_what_an_attempt_said_is_handed_in_before_it_is_given_back() -> None:
+    async def talk() -> None:
+        current().progress(1, 2, "half")
+        await asyncio.Event().wait()
+
+    async with a_crew({"talk": talk}, drain_us=1) as crew:
+        lease = crew.gateway.offer("talk")
+        await turns_until(lambda: crew.runner._notebook.has_notes)
+        await crew.stop()
+
+        assert crew.gateway.released == [lease.task_id]
+        assert [json.loads(note.text)["message"] for note in crew.gateway.notes] == ["half"]
+
+
+async def test_a_function_that_outlives_its_attempt_goes_on_saying_until_it_ends() -> None:
+    go, ended = threading.Event(), threading.Event()
+    contexts = []
+
+    def talk() -> None:
+        contexts.append(current())
+        current().logger.info("one")
+        go.wait(30)
+        current().logger.info("two")
+        ended.set()
+
+    async with a_crew({"talk": talk}) as crew:
+        lease = crew.gateway.offer("talk", attempt_us=10_000)
+        assert (await crew.gateway.failure(lease)).code == "timeout"
+        go.set()
+        await crew.user.until_free(lease.task_id)
+        assert ended.is_set()
+        contexts[0].logger.info("three")
+        contexts[0].progress(1)
+        await crew.gateway.until(lambda: len(crew.gateway.notes) == 2)
+
+        assert [(note.number, note.text) for note in crew.gateway.notes] == [(1, "one"), (2, "two")]
+        assert crew.runner._notebook._pages == {}
+
+
 async def test_notes_that_nobody_takes_delay_no_result_and_come_again() -> None:
     def talk() -> int:
         current().progress(1, 2, "half")

@@ -21,6 +21,8 @@ _PAUSE_S = 0.02
 """Who only asks for the holder has the lock for some microseconds; that is no engine."""
 
 
+_HELD: set[tuple[int, int]] = set()
+"""Lock files that this process has. Not told by the noted pid: two containers may both be process 1."""
 _NOTE_MAX = 2_048
 """Bytes read of what the holder has noted."""
 
@@ -54,6 +56,7 @@ class FileLock:
             _take(self.fd)
         except BlockingIOError:
             pid = _noted(self.fd).pid
+            ours = pid == str(os.getpid()) and _identity(self.fd) in _HELD
             left = _left_by(pid, self.fd)
             os.close(self.fd)
             if left is not None:
@@ -61,7 +64,7 @@ class FileLock:
                     f"{database} is still in use by a process (pid {left}) that an engine (pid {pid})"
                     " left behind when it died; stop that one, or name another file with --database"
                 ) from None
-            if pid == str(os.getpid()):
+            if ours:
                 raise Conflict(
                     f"{database} is in use by another engine of this process;"
                     " close that one, or name another file with --database"
@@ -73,6 +76,8 @@ class FileLock:
         except OSError as error:
             os.close(self.fd)
             raise Unavailable(f"{database} cannot be locked: {error.strerror}") from error
+        self._identity = _identity(self.fd)
+        _HELD.add(self._identity)
         os.set_inheritable(self.fd, True)
         try:
             os.ftruncate(self.fd, 0)
@@ -84,6 +89,7 @@ class FileLock:
     def release(self) -> None:
         """Give the lock up in this process; a second time does nothing."""
         if self.fd >= 0:
+            _HELD.discard(self._identity)
             os.close(self.fd)
             self.fd = -1
 
@@ -126,6 +132,11 @@ def holder(database: Path) -> Holder | None:
     finally:
         os.close(fd)
     return None
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino
 
 
 def _take(fd: int) -> None:
