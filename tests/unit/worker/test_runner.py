@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 
 import pytest
@@ -530,7 +531,7 @@ async def test_a_function_that_outlives_its_attempt_goes_on_saying_until_it_ends
         ended.set()
 
     async with a_crew({"talk": talk}) as crew:
-        lease = crew.gateway.offer("talk", attempt_us=10_000)
+        lease = crew.gateway.offer("talk", attempt_us=300_000)
         assert (await crew.gateway.failure(lease)).code == "timeout"
         go.set()
         await crew.user.until_free(lease.task_id)
