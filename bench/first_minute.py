@@ -55,15 +55,9 @@ def install(folder: Path) -> tuple[Path, float]:
     venv = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
     began = time.monotonic()
-    pip = [
-        venv / "bin" / "python",
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-    ]
-    subprocess.run([*pip, str(ROOT)], check=True)
+    python = str(venv / "bin" / "python")
+    quiet = ("--quiet", "--disable-pip-version-check")
+    subprocess.run([python, "-m", "pip", "install", *quiet, str(ROOT)], check=True)
     return venv / "bin" / "tenuto", time.monotonic() - began
 
 
@@ -196,9 +190,7 @@ def size_mb(folder: Path) -> float:
 def report(found: dict[str, Any], *, offline: bool) -> None:
     network = "no network but loopback" if offline else "with the network that there is"
     print(f"page answers     {found['page_s']:6.2f} s   ({network})")
-    print(
-        f"run is {found['state']:<9} {found['green_s']:6.2f} s   aim {AIM_S:.0f} s"
-    )
+    print(f"run is {found['state']:<9} {found['green_s']:6.2f} s   aim {AIM_S:.0f} s")
     print(f"first lines      {found['lines']:6d}     aim 8")
     print(
         f"main process     {found['rss_mb']:6.0f} MB resident (Pss {found['main_mb']:.0f})   aim {AIM_MB:.0f} MB"

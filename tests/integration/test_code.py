@@ -333,6 +333,44 @@ def test_cpython_code_harms_only_itself(driver: Driver, code: str, says: str) ->
     assert run(driver, "cpython", "def main(params): return 1") == 1
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "json.dumps({'output': '{}', 'dropped': 10**30})",
+        "json.dumps({'output': '\\ud800'})",
+        "json.dumps({'code': 'nope', 'message': []})",
+        "'[' * 100_000",
+        "'no JSON'",
+    ],
+)
+def test_an_answer_that_cpython_code_forges_is_no_more_than_its_result(
+    driver: Driver, said: str
+) -> None:
+    code = (
+        "import json, os\ndef main(params):\n    for fd in range(3, 20):\n"
+        f"        try: os.write(fd, ({said}).encode())\n"
+        "        except OSError: pass\n    os._exit(0)"
+    )
+    row = driver.run(workflow("cpython", code))
+
+    if row.state == RunState.FAILED:
+        assert failure(driver, row.run_id)["code"] == "invalid_result"
+    assert run(driver, "cpython", "def main(params): return 1") == 1
+
+
+@pytest.mark.parametrize(
+    "call", ["l.syscall(438, server, 4, 0)", "l.ptrace(16, os.getppid(), 0, 0)"]
+)
+def test_cpython_code_does_not_look_into_other_processes(driver: Driver, call: str) -> None:
+    code = (
+        "import ctypes, os\ndef main(params):\n"
+        "    l, server = ctypes.CDLL(None, use_errno=True), os.pidfd_open(os.getppid())\n"
+        f"    return [{call}, ctypes.get_errno()]"
+    )
+
+    assert run(driver, "cpython", code) == [-1, 1]
+
+
 def test_cpython_code_sees_an_empty_folder_and_no_environment(driver: Driver) -> None:
     code = (
         "import os, sys\ndef main(params):\n"

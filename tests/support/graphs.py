@@ -152,6 +152,9 @@ def detail(id: str, type: NodeType) -> Detail:
             return Work(
                 "http", value('{"method":"GET","url":"http://127.0.0.1:1/"}', f"nodes.{id}.request")
             )
+        case NodeType.CODE:
+            text = '{"code":"def main(params): return 1","language":"python","params":{}}'
+            return Work("code", value(text, f"nodes.{id}.params"))
         case NodeType.WAIT:
             return Wait(for_us=SECOND_US)
         case NodeType.WAIT_FOR_EVENT:

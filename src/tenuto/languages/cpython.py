@@ -132,7 +132,7 @@ async def _read(stream: asyncio.StreamReader, limit: int) -> bytes:
 
 def _outcome(process: Process, data: bytes, limit: int) -> Outcome:
     if data:
-        with suppress(Broken, ValueError):
+        with suppress(Broken, ValueError, RecursionError):
             if len(data) <= limit:
                 return read_answer(json.loads(data))
         return Fault(trouble=Trouble.INVALID_RESULT, message="the result cannot be read")

@@ -22,8 +22,9 @@ _CALLS = {
         "audit": 0xC000003E,
         "clone": 56,
         "clone3": 435,
-        # fork, vfork, ptrace, process_vm_readv, process_vm_writev, unshare, setns, bpf, userfaultfd, io_uring_setup
-        "closed": (57, 58, 101, 310, 311, 272, 308, 321, 323, 425),
+        # fork, vfork, ptrace, process_vm_readv, process_vm_writev, unshare, setns, bpf, userfaultfd, io_uring_setup,
+        # pidfd_getfd
+        "closed": (57, 58, 101, 310, 311, 272, 308, 321, 323, 425, 438),
         "exec": (59, 322),
         "socket": (41, 53),
     },
@@ -31,12 +32,14 @@ _CALLS = {
         "audit": 0xC00000B7,
         "clone": 220,
         "clone3": 435,
-        "closed": (117, 270, 271, 97, 268, 280, 282, 425),
+        "closed": (117, 270, 271, 97, 268, 280, 282, 425, 438),
         "exec": (221, 281),
         "socket": (198, 199),
     },
 }
 _CLONE_THREAD = 0x00010000
+_OTHER_NUMBERS = 0x40000000
+"""A bit of the numbers of x32, under which x86-64 has all its calls once more."""
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _EPERM, _ENOSYS = 1, 38
 _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
@@ -94,6 +97,7 @@ def _rules(
         (_EQUAL, 1, 0, audit),
         (_RETURN, 0, 0, _ERRNO | _EPERM),
         (_LOAD, 0, 0, 0),  # which call
+        (_ANY_BIT, 1, 0, _OTHER_NUMBERS),
         (_EQUAL, 0, 1, clone3),
         (_RETURN, 0, 0, _ERRNO | _ENOSYS),
     ]

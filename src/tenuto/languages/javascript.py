@@ -16,6 +16,7 @@ from tenuto.ports.languages import Fault, Outcome, Output, Program, Say, Trouble
 
 CONFINEMENT = "interpreter"
 _FRAME_MAX = 256 * 2**20
+_DROPPED_MAX = 2**31
 _SPENT = frozenset({Trouble.TIMEOUT, Trouble.MEMORY})
 """After these a process may hold on to what the code took: it is replaced."""
 
@@ -102,12 +103,16 @@ async def _converse(process: Process, program: Program, say: Say) -> Outcome:
 
 
 def read_answer(answer: object) -> Outcome:
-    """What a child says of one program: `output`, or `code` and `message` with more. Nothing in it is trusted."""
+    """What a child says of one program: `output`, or `code` and `message` with more. Nothing in it is trusted.
+
+    Raises Broken, or ValueError: it makes no sense.
+    """
     if not isinstance(answer, dict):
         raise Broken
     dropped = answer.get("dropped")
-    dropped = dropped if isinstance(dropped, int) else 0
+    dropped = min(max(dropped, 0), _DROPPED_MAX) if isinstance(dropped, int) else 0
     if isinstance(output := answer.get("output"), str):
+        output.encode()
         return Output(text=output, dropped=dropped)
     details = {key: answer[key] for key in ("type", "line", "traceback") if key in answer}
     return Fault(

@@ -6,9 +6,10 @@ import asyncio
 
 from starlette.types import Message
 
+from tenuto.api.changes import encode
 from tenuto.api.held import Held
 from tenuto.api.limits import Limits
-from tenuto.api.streams import Emit, EventStream, encode
+from tenuto.api.streams import Emit, EventStream
 from tenuto.model.errors import Unavailable
 
 
