@@ -73,13 +73,14 @@ STAGES = (
         ),
     ),
     Stage("types", 120, ((str(BIN / "mypy"), *TYPED),)),
-    Stage("unit", 180, (pytest("tests/unit", workers=2),)),
+    Stage("unit", 240, (pytest("tests/unit", workers=2),)),
     Stage("property", 300, (pytest("tests/property", workers=2),)),
     Stage("conformance", 120, (pytest("tests/conformance", workers=2),)),
+    Stage("browser", 300, ((sys.executable, "scripts/browser.py"),)),
     # The next three start processes and measure waits: one at a time on two cores.
-    Stage("integration", 600, (pytest("tests/integration"),)),
-    Stage("e2e", 300, (pytest("tests/e2e"),)),
-    Stage("examples", 300, (pytest("tests/examples"),)),
+    Stage("integration", 900, (pytest("tests/integration"),)),
+    Stage("e2e", 1_200, (pytest("tests/e2e"),)),
+    Stage("examples", 420, (pytest("tests/examples"),)),
     Stage("docs", 120, ((PYTHON, "scripts/docs.py"),)),
     Stage("newest-python", 600, ((PYTHON, "scripts/newest_python.py"),)),
     # By name only.

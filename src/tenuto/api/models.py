@@ -375,6 +375,9 @@ class Problem(Document):
         "unavailable",
     ]
     path: str | None = Field(default=None, description="the place in the request")
+    problems: list[str] | None = Field(
+        default=None, description="a line for each, where several things are wrong"
+    )
     hint: str | None = None
     findings: list[Finding] | None = None
 

@@ -103,7 +103,8 @@ def problem_of(error: TenutoError) -> Problem | None:
         case InvalidDefinition():
             return invalid_definition(error.findings)
         case InvalidInput():
-            return Problem("invalid_input", str(error), path=error.path)
+            lines = list(error.problems) if len(error.problems) > 1 else []
+            return Problem("invalid_input", str(error), path=error.path, problems=lines)
         case Refused():
             return Problem("invalid_input", error.message)
         case NotFound():

@@ -56,8 +56,9 @@ def outline(document: Node) -> Iterator[Section]:
     """The reference of an OpenAPI document: the problems, then each route by tag, then the documents."""
     rows = [(f"`{kind.code}`", str(kind.status), kind.title) for kind in KINDS.values()]
     about = (
-        "Every error is `application/problem+json`: `type`, `title`, `status`, `detail` (one line: the cause, the "
-        "place, the cure), `code` (stable), and where there is one `path`, `hint`, `findings`. Any route may answer "
+        "Every error is `application/problem+json`: `type`, `title`, `status`, `detail` (a line: the cause, the "
+        "place, the cure), `code` (stable), and where there is one `path` (of the first), `hint`, `problems` (all lines "
+        "of `detail`, if there are several), `findings`. Any route may answer "
         f"{', '.join(f'`{code}`' for code in EVERYWHERE)}; below stands what comes beside these."
     )
     yield Section(2, "Problems", [about, Table(("code", "status", "meaning"), rows)], "problems")

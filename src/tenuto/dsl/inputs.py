@@ -23,6 +23,8 @@ from tenuto.model.errors import InvalidInput
 ENV_PREFIX = "TENUTO_VAR_"
 INPUT_NESTING_MAX = 200
 """Levels of an input: far beyond any use, and within what every JSON library walks."""
+PROBLEMS_MAX = 20
+"""Lines about one input; a list of many wrong items is one mistake."""
 _PYTHON_WORDS = {"None": "null", "True": "true", "False": "false"}
 
 # Keywords whose values are data, not schemas.
@@ -72,7 +74,7 @@ def check_input(schema: str | None, value: object) -> str:
     """Fill the defaults of a schema (JSON text) into a value, check it, and give its canonical JSON.
 
     Raises:
-        InvalidInput: the value does not fit; `path` names the first place, the message the cure.
+        InvalidInput: the value does not fit; a line for each place, with what is wrong and the cure.
     """
     _refuse_unstorable(value, "input", 0)
     if schema is None:
@@ -82,15 +84,15 @@ def check_input(schema: str | None, value: object) -> str:
     try:
         value = _fill(_References(parsed), parsed, copy, 0)
         validator = Draft202012Validator(parsed)
-        errors = sorted(validator.iter_errors(value), key=lambda error: str(error.json_path))
+        errors = sorted(validator.iter_errors(value), key=_order)
     except RecursionError:
         raise InvalidInput("the schema of `input` refers to itself without end") from None
     if errors:
-        message = _cure(errors[0])
-        others = list(dict.fromkeys(_path(error) for error in errors[1:]))
-        if others:
-            message += f" (also wrong: {', '.join(others[:5])}{', …' if len(others) > 5 else ''})"
-        raise InvalidInput(message, path=_path(errors[0]))
+        first, *others = errors
+        more = [f"{_path(error)}: {_cure(error)}" for error in others[: PROBLEMS_MAX - 1]]
+        if len(errors) > PROBLEMS_MAX:
+            more.append(f"and {len(errors) - PROBLEMS_MAX} more")
+        raise InvalidInput(_cure(first), path=_path(first), more=more)
     return _canonical(value)
 
 
@@ -248,6 +250,14 @@ class _References:
                 if isinstance(name := part.get(keyword), str)
             }
         return self._anchors
+
+
+def _order(error: ValidationError) -> list[tuple[bool, int, str]]:
+    """Outer places first, items of a list by their numbers."""
+    return [
+        (True, step, "") if isinstance(step, int) else (False, 0, step)
+        for step in error.absolute_path
+    ]
 
 
 def _path(error: ValidationError) -> str:

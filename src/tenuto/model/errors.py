@@ -31,13 +31,17 @@ class InvalidDefinition(TenutoError):
 
 
 class InvalidInput(TenutoError):
-    """One request's data is wrong. `path` names the place in it, e.g. `input.amount`."""
+    """One request's data is wrong. `path` names the place in it, e.g. `input.amount`.
+
+    `problems`: a line for each thing that is wrong, with its place; `path` is that of the first.
+    """
 
     exit_code = 2
 
-    def __init__(self, message: str, *, path: str = "") -> None:
+    def __init__(self, message: str, *, path: str = "", more: Sequence[str] = ()) -> None:
         self.path = path
-        super().__init__(f"{path}: {message}" if path else message)
+        self.problems = (f"{path}: {message}" if path else message, *more)
+        super().__init__("\n".join(self.problems))
 
 
 _NAME_MAX = 300

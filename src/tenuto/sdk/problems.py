@@ -46,8 +46,10 @@ def error_of(problem: Mapping[str, Any], url: str) -> TenutoError:
     if code == "invalid_definition":
         return InvalidDefinition(list(read_findings(problem.get("findings"))) or [detail])
     if code in _INPUT:
-        path = str(problem.get("path") or "")
-        return InvalidInput(detail.removeprefix(f"{path}: ") if path else detail, path=path)
+        path, lines = str(problem.get("path") or ""), problem.get("problems")
+        first, *more = lines if isinstance(lines, list) and lines else [detail]
+        first = str(first).removeprefix(f"{path}: ") if path else str(first)
+        return InvalidInput(first, path=path, more=[str(each) for each in more])
     if code == "not_found":
         return _missing(detail)
     if code == "conflict":

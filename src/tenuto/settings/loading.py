@@ -33,8 +33,7 @@ class InvalidSettings(InvalidInput):
     """Settings are wrong: `problems` has one line for each, with its place."""
 
     def __init__(self, problems: list[str]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(problems))
+        super().__init__(problems[0], more=problems[1:])
 
 
 @dataclass(slots=True)

@@ -101,10 +101,27 @@ def test_a_message_names_the_path_and_the_cure(value: object, path: str, says: s
     assert str(error).startswith(f"{path}: ")
 
 
-def test_the_other_places_that_are_wrong_are_named_too() -> None:
-    assert str(refused({"id": 7, "amount": "x", "mode": 1})).endswith(
-        "(also wrong: input.id, input.mode)"
-    )
+def test_all_that_is_wrong_is_told_a_line_for_each_with_its_cure() -> None:
+    items = [{}] * 12
+    items[2] = items[10] = {"count": "x"}
+    error = refused({"amount": "x", "mode": 1, "items": items})
+
+    assert str(error).splitlines() == [
+        "input: 'id' is a required property; add it",
+        "input.amount: 'x' is not of type 'number'; give a number",
+        "input.items[2].count: 'x' is not of type 'integer'; give a whole number",
+        "input.items[10].count: 'x' is not of type 'integer'; give a whole number",
+        'input.mode: 1 is not one of [\'fast\', \'slow\']; give "fast" or "slow"',
+    ]
+    assert error.path == "input"
+    assert list(error.problems) == str(error).splitlines()
+
+
+def test_of_very_many_problems_the_first_are_told() -> None:
+    lines = refused({"id": "ab", "items": [1] * 100}).problems
+
+    assert lines[19].startswith("input.items[19]: ")
+    assert lines[20:] == ("and 80 more",)
 
 
 def test_format_is_not_asserted() -> None:
