@@ -87,7 +87,7 @@ def test_the_next_commands_are_printed_and_work(empty: Tenuto) -> None:
     assert change == "cd 'my shop'"
     assert done.returncode == 0, done.stderr
     assert "Hello Ada!" in done.stdout
-    assert shlex.split(dev) == ["tenuto", "dev", "hello.yaml"]
+    assert shlex.split(dev) == ["tenuto", "dev"]
     assert empty("dev", "--help").returncode == 0
 
 
@@ -104,25 +104,13 @@ def test_every_setting_stands_in_its_file_and_means_what_it_says(empty: Tenuto) 
     assert [row["name"] for row in after if row["source"] == "default"] == ["url"]
 
 
-@pytest.mark.parametrize(
-    ("folder", "name"),
-    [
-        ("My Shop!", "My-Shop"),
-        ("über", "ber"),
-        ("店", "hello"),
-        ("-x-", "x"),
-        ("v1.2_b", "v1.2_b"),
-        ("x" * 150, "x" * 100),
-    ],
-)
-def test_a_name_that_no_workflow_may_have_is_made_one(
-    empty: Tenuto, folder: str, name: str
-) -> None:
+@pytest.mark.parametrize("folder", ["My Shop!", "über", "x" * 150])
+def test_the_workflow_is_hello_whatever_the_folder(empty: Tenuto, folder: str) -> None:
     done = empty("init", "--", folder)
 
     assert done.returncode == 0, done.stderr
     checked = Tenuto(empty.folder / folder)("validate", "hello.yaml")
-    assert checked.stdout == f"hello.yaml: ok: {name}, 5 nodes, 5 edges\n"
+    assert checked.stdout == "hello.yaml: ok: hello, 5 nodes, 5 edges\n"
 
 
 def test_nothing_is_written_over_a_second_time(empty: Tenuto) -> None:

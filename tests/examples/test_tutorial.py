@@ -217,10 +217,10 @@ def test_the_five_minutes_of_the_readme_can_be_done_by_the_letter(tmp_path: Path
     reader = Reader(tmp_path)
     try:
         reader.follow(rest)
-        reader.type("tenuto run list", ["0123abcd  first v1  success"])
+        reader.type("tenuto run list", ["0123abcd  hello v1  success"])
         hello = reader.folder / "hello.yaml"
         hello.write_text(hello.read_text().replace("for: 3s", "for: 4s"))
-        reader.listen(["22:06:06 first v2 deployed: hello.yaml changed"])
+        reader.listen(["22:06:06 hello v2 deployed: hello.yaml changed"])
         reader.stop()
     finally:
         reader.close()

@@ -293,8 +293,12 @@ class _Sketch:
         last = self.leaf()
         for end in ends:
             self.edge(end, last)
-        self.edge(last, header, On.FAILURE, loop=self.rng.randint(1, 3), when=self.chance(30))
-        return header, [last]
+        gives_up = self.chance(30)
+        when = gives_up or self.chance(30)
+        self.edge(last, header, On.FAILURE, loop=self.rng.randint(1, 3), when=when)
+        if gives_up:
+            self.edge(last, self.leaf(), On.FAILURE, otherwise=True)
+        return header, [last] if self.chance(80) else []
 
     def finished(self) -> Definition:
         """Shuffle the edges: their numbers decide what comes first (T2)."""
@@ -357,7 +361,9 @@ def _loose_edge(sketch: _Sketch, source: int, target: int, loop: int | None) -> 
         sketch.edge(source, target, loop=loop)
     else:
         on = sketch.rng.choice((On.SUCCESS, On.SUCCESS, On.FAILURE, On.ALWAYS))
-        sketch.edge(source, target, on, when=sketch.chance(25), loop=loop)
+        otherwise = on is On.FAILURE and sketch.chance(25)
+        when = not otherwise and sketch.chance(25)
+        sketch.edge(source, target, on, when=when, otherwise=otherwise, loop=loop)
 
 
 def legal(definition: Definition) -> Graph | None:

@@ -6,6 +6,7 @@ The plain way follows the words of SEMANTICS: dominance is tried by removing nod
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from hypothesis import strategies as st
 from tests.support.graphs import condition
@@ -36,6 +37,9 @@ def definitions(draw: st.DrawFn, *, nodes_max: int = 12) -> Definition:
     chosen = draw(st.lists(st.sampled_from(pairs), max_size=2 * count)) if pairs else []
     ons = st.sampled_from([On.SUCCESS, On.SUCCESS, On.SUCCESS, On.FAILURE, On.ALWAYS])
     edges = [Edge(name_of[a], name_of[b], on=draw(ons)) for a, b in chosen]
+    edges = [
+        replace(edge, otherwise=edge.on is On.FAILURE and draw(st.booleans())) for edge in edges
+    ]
     forward: Successors = [[] for _ in range(count)]
     for edge in edges:
         forward[edge.source].append(edge.target)
@@ -46,7 +50,8 @@ def definitions(draw: st.DrawFn, *, nodes_max: int = 12) -> Definition:
         if dominates(forward, starts(forward), header, source)
     ]
     for source, header in draw(st.lists(st.sampled_from(legal), max_size=4, unique=True)):
-        edges.append(Edge(source, header, when=condition("again"), loop_max=3))
+        on = draw(ons)
+        edges.append(Edge(source, header, on, condition("again"), loop_max=3))
     joins = st.sampled_from([0, 0, 1, 2])
     nodes = tuple(Node(f"n{n}", NodeType.TASK, join=draw(joins)) for n in range(count))
     return Definition("any", nodes, tuple(draw(st.permutations(edges))))

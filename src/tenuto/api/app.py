@@ -16,7 +16,7 @@ from tenuto.api.backend import Backend
 from tenuto.api.bodies import first_problem
 from tenuto.api.door import Door
 from tenuto.api.limits import Limits
-from tenuto.api.page import Page
+from tenuto.api.page import Page, or_page
 from tenuto.api.page import add_routes as add_page
 from tenuto.api.problems import Problem
 from tenuto.api.reference import POLICY, as_page
@@ -78,7 +78,8 @@ def make_app(backend: Backend, *, limits: Limits | None = None, page: Page | Non
     _add_reference(app)
     if page is not None:
         add_page(app, page)
-    app.add_exception_handler(HTTPException, _http_problem)
+    refuse = _http_problem if page is None else or_page(page, _http_problem)
+    app.add_exception_handler(HTTPException, refuse)
     app.add_exception_handler(RequestValidationError, _parameter_problem)
     app.add_middleware(Door, limits=bounds, incident=backend.incident)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]

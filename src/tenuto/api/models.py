@@ -90,6 +90,8 @@ class RunReport(Run):
     """Everything about a run."""
 
     lasted_us: int | None
+    input: Json = Field(description="with which it was started")
+    vars: dict[str, Json] = Field(description="the definition's, with what was given over them")
     output: Json
     error: Json
     go_on: str | None = Field(description="the command that carries it on, where nobody drives it")

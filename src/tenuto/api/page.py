@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+Refuse = Callable[[Request, Exception], Coroutine[None, None, Response]]
+NO_PAGE = ("/v1/", "/static/")
+"""Addresses of documents and files: also a browser is told of them in the way of their own."""
 
 
 class File(Protocol):
@@ -37,6 +42,29 @@ def add_routes(app: FastAPI, page: Page) -> None:
     served: dict[str, File] = {**page.files, **dict.fromkeys(page.routes, home)}
     for path, file in served.items():
         app.router.add_route(path, _answer(file, page.headers), ["GET"], include_in_schema=False)
+
+
+def or_page(page: Page, refuse: Refuse) -> Refuse:
+    """What answers a refusal: the page, which says so itself, to a person whose browser asks for an address where
+    nothing is; `refuse` in all other cases.
+    """
+    home = page.files["/"]
+
+    async def answer(request: Request, error: Exception) -> Response:
+        if not (
+            isinstance(error, HTTPException)
+            and error.status_code == 404
+            and request.method == "GET"
+            and "text/html" in request.headers.get("accept", "")
+            and not request.url.path.startswith(NO_PAGE)
+        ):
+            return await refuse(request, error)
+        headers = {**page.headers, "Vary": "Accept"}
+        return Response(
+            home.content, status_code=404, media_type=home.content_type, headers=headers
+        )
+
+    return answer
 
 
 def _answer(

@@ -43,6 +43,11 @@ def driver_of(path: Path | str) -> Driver | None:
     return None if found is None else Driver(found.pid, found.url)
 
 
+def is_returning(path: Path | str) -> bool:
+    """Whether the engine that had the file starts anew, and will serve again at once."""
+    return lock.is_returning(Path(path))
+
+
 def engine_of(path: Path | str) -> str | None:
     """Process id of the engine that has the file open; None: none has. Raises Unavailable."""
     found = driver_of(path)

@@ -73,11 +73,7 @@ def missing_tasks(
         file: of the definition, beside which an app was looked for.
     """
     missing = {
-        node.detail.name: node.id
-        for node in nodes
-        if node.type is NodeType.TASK
-        and isinstance(node.detail, Work)
-        and registry.find(node.detail.name) is None
+        name: node for name, node in named_tasks(nodes).items() if registry.find(name) is None
     }
     if not missing:
         return None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenuto.cli.console import note, say
+from tenuto.dsl.limits import NAME
 from tenuto.model.errors import InvalidInput, NotFound, TenutoError
 from tenuto.sdk.workflows import SUFFIXES, Source, read_source
 
@@ -19,6 +20,9 @@ SUBCOMMANDS = (
     *("start", "list", "show", "watch", "wait", "logs"),
     *("cancel", "pause", "resume", "verify", "export"),
 )
+
+_HABITS = {"stop": "cancel", "kill": "cancel", "ls": "list", "ps": "list", "status": "show"}
+"""What people type after `tenuto run` by habit."""
 
 
 def read_definition(name: str) -> Source:
@@ -46,8 +50,12 @@ def read_definition(name: str) -> Source:
 def _meant(name: str) -> str:
     from difflib import get_close_matches
 
-    close = get_close_matches(name, SUBCOMMANDS, n=1)
-    return f"; did you mean `tenuto run {close[0]}`?" if close else ", and not there either"
+    close = [_HABITS[name]] if name in _HABITS else get_close_matches(name, SUBCOMMANDS, n=1)
+    if close:
+        return f"; did you mean `tenuto run {close[0]}`?"
+    if NAME.fullmatch(name):
+        return f"; a deployed workflow is started with `tenuto run start {name}`"
+    return ", and not there either"
 
 
 def validate_files(names: Sequence[str], *, as_json: bool) -> int:

@@ -31,9 +31,9 @@ from tenuto.cli.apps import BrokenApp, app_name, load_app, missing_tasks
 from tenuto.cli.console import Trouble, kept_streams, notes
 from tenuto.cli.interrupts import Interrupts
 from tenuto.cli.look import open_runs
-from tenuto.cli.render import clean, failure_text, short_id
+from tenuto.cli.render import clean, end_text, short_id
 from tenuto.cli.sources import Sources, folder_of, trouble_loading
-from tenuto.cli.workspace import Workspace, read_workflow
+from tenuto.cli.workspace import Workspace, both_say, read_workflow
 from tenuto.dsl.findings import Finding
 from tenuto.model.errors import Conflict, InvalidInput, NotFound, TenutoError, Unavailable
 from tenuto.model.graph import Graph
@@ -41,10 +41,12 @@ from tenuto.model.ids import RunId
 from tenuto.model.instants import format_duration
 from tenuto.model.states import FINAL_RUN_STATES, RunState
 from tenuto.model.version import VERSION
+from tenuto.ports.reads import TaskFilter
 from tenuto.runtime.service import Service
 from tenuto.sdk.tenuto import NAMESPACE, Tenuto
 from tenuto.sdk.workflows import SUFFIXES
 from tenuto.settings import DEFAULT_DATABASE, Database, Settings, load, read_database
+from tenuto.views.timeline import label_of
 from tenuto.views.values import read_value
 from tenuto.worker.registry import Registry
 
@@ -53,6 +55,9 @@ TICK_S = 0.4
 TOLD_MAX = 20
 """Ends of runs told one by one in a tick; of more, their number."""
 TASKS_SHOWN = 6
+ANEW_S = 1.0
+"""How long tasks under way may take to end before a start anew; what has not ended is handed out again."""
+_LISTED = 100
 _INHERITED = "_TENUTO_DEV_SOCKET"
 """Of the environment: the descriptor that a process leaves to itself when it starts anew, so that nobody is refused."""
 _INTERRUPT = "interrupt"
@@ -170,15 +175,16 @@ class _Dev:
             gc.freeze()  # what is loaded by now stays: not looking at it again saves time
             again = self._watch(interrupts)
         finally:
-            stopped = interrupts.code is not None or again
             if interrupts.code is not None:
                 self._log.say(
                     "stopping", f"stopping: {self._under_way()}; Ctrl-C again stops at once"
                 )
             if self.database.path is not None and self._engine.ended is None:
-                announce(self.database.path, "")
-            grace_us = self.settings.worker.drain_us
-            self._engine.stop(grace_s=grace_us / 1_000_000 if stopped else 1.0)
+                # Who looks for a server that starts anew waits for it: it has the same address.
+                announce(self.database.path, self._url if again else "")
+            drain_s = self.settings.worker.drain_us / 1_000_000
+            grace_s = drain_s if interrupts.code is not None else min(drain_s, ANEW_S)
+            self._engine.stop(grace_s=grace_s)
         if again and interrupts.code is None:
             _start_anew(kept)
         self._log.say("stopped")
@@ -280,6 +286,10 @@ class _Dev:
         told = self._deploy_all(first, starting=True)
         if not told:
             self._log.say("deployed", "no definitions here; name files or folders, or deploy some")
+        elif self.settings.dev.watch and all(place.is_file() for place in self.workspace.places):
+            only = ", ".join(map(str, self.workspace.places[:TASKS_SHOWN]))
+            more = ", …" if len(self.workspace.places) > TASKS_SHOWN else ""
+            self._log.say("watching", f"watches {only}{more} only; further files are not seen")
         self._ask(self._answer())
         self._log.say(
             "serving",
@@ -304,13 +314,20 @@ class _Dev:
             if loaded.graph is None:
                 self._tell_findings(path, loaded.findings)
                 continue
+            name = loaded.graph.definition.name
+            owner = self.workspace.claim(path, name)
+            if owner is not None:
+                told = f"{both_say(str(owner), str(path), clean(name))}; {owner} stays in use"
+                self._log.say("name_taken", told, level="error", file=str(path))
+                continue
             told = self._deploy(path, loaded.graph)
             if not starting:
                 if told is not None:
-                    self._log.say("deployed", f"{told} deployed: {path} changed", file=str(path))
+                    how = "is new" if told.endswith(" v1") else "changed"
+                    self._log.say("deployed", f"{told} deployed: {path} {how}", file=str(path))
                 self._tell_missing(path, loaded.graph)
                 continue
-            well.append(told or f"{loaded.graph.definition.name} (unchanged)")
+            well.append(told or f"{name} (unchanged)")
             self._tell_missing(path, loaded.graph)
         if well:
             shown = ", ".join(well[:TASKS_SHOWN])
@@ -365,8 +382,24 @@ class _Dev:
             told = f"{shown} changed, but does not load; the code before goes on:\n{trouble}"
             self._log.say("app_broken", told, level="error")
             return False
-        self._log.say("restarting", f"{shown} changed: starting anew")
+        self._log.say("restarting", f"{shown} changed: starting anew{self._waited_for()}")
         return True
+
+    def _waited_for(self) -> str:
+        """What a start anew waits for, as the end of a sentence; empty for nothing."""
+        wanted = TaskFilter(namespace=NAMESPACE, states=("running",), limit=_LISTED)
+        rows = self._ask(self._engine.reads.list_tasks(wanted))
+        if not rows:
+            return ""
+        names = list(dict.fromkeys(clean(label_of(row.place)) for row in rows))
+        listed = ", ".join(names[:TASKS_SHOWN]) + (", …" if len(names) > TASKS_SHOWN else "")
+        count = f"{len(rows)}{'' if len(rows) < _LISTED else ' or more'}"
+        noun = "task" if len(rows) == 1 else "tasks"
+        within = min(self.settings.worker.drain_us, int(ANEW_S * 1_000_000))
+        return (
+            f"; waits for {count} {noun} under way ({listed}), {format_duration(within)} at most,"
+            " then hands out again what has not ended"
+        )
 
     async def _pump(self) -> None:
         async for run_ids in self._engine.commands.changes():
@@ -395,10 +428,10 @@ class _Dev:
         if row.state not in FINAL_RUN_STATES:
             return None
         took = format_duration(max(0, (row.ended_at or 0) - row.created_at))
-        why = ""
-        if row.state != RunState.SUCCESS:
-            error = await read_value(self._engine.reads, run_id, row.error)
-            why = f": {failure_text(error)}" if error is not None else ""
+        if row.state == RunState.SUCCESS:
+            return f"{told} {row.state} after {took}"
+        error = await read_value(self._engine.reads, run_id, row.error)
+        why = end_text(row.state, error).removeprefix(row.state)
         return f"{told} {row.state} after {took}{why}"
 
     def _ask(self, coroutine: Coroutine[Any, Any, _T]) -> _T:

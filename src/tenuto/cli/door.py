@@ -12,11 +12,13 @@ import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenuto.cli.console import notes
 from tenuto.cli.look import now_us
 from tenuto.model.errors import Conflict, InvalidInput, NotFound, Unavailable
+from tenuto.sdk.workflows import near_files
 from tenuto.settings import Database, load, parse_database
 from tenuto.views.answers import Answers
 from tenuto.views.cures import quoted
@@ -30,6 +32,9 @@ _T = TypeVar("_T")
 
 PROBE_S = 0.3
 """How long a server on this machine may take to be found where nobody has named one."""
+ANEW_S = 5.0
+"""How long a server that starts anew is waited for: it serves again, at the same address, after about a second."""
+LOOK_S = 0.05
 START_HINT = "start one with `tenuto run FILE`"
 
 
@@ -209,6 +214,15 @@ def must_exist(door: File, run: str) -> None:
         raise NotFound("run", run, f"there is no file {door.database}; {START_HINT}")
 
 
+def holds_nothing(door: Door) -> bool:
+    """Whether there is no file yet, which is an empty one. Raises NotFound for one that the user named."""
+    if not isinstance(door, File) or not door.is_missing:
+        return False
+    if door.named and door.database.path is not None:
+        raise NotFound("database", str(door.database), near_files(door.database.path))
+    return True
+
+
 def _who(door: File) -> str:
     pid = "" if door.pid in ("", "unknown") else f" {door.pid}"
     return f"process{pid} has {door.database} open"
@@ -230,12 +244,21 @@ def _say(output: str, line: str) -> None:
 
 
 def _file(database: Database, *, named: bool) -> File:
-    from tenuto.app.files import driver_of
+    from tenuto.app.files import driver_of, is_returning
 
+    returned = False
     if database.path is None or not database.path.exists():
         return File(database, named)
     try:
         driver = driver_of(database.path)
+        until = monotonic() + ANEW_S
+        while (
+            (driver is None and is_returning(database.path))
+            or (returned and driver is not None and not driver.url)
+        ) and monotonic() < until:
+            returned = True
+            sleep(LOOK_S)
+            driver = driver_of(database.path)
     except Unavailable:
         return File(database, named, "")  # somebody else's file: it can be read, its lock cannot
     return (

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenuto.app.definitions import load_definition
 from tenuto.app.embedded import Engine
+from tenuto.app.files import driver_of
 from tenuto.cli.apps import app_name, load_app, missing_tasks
 from tenuto.cli.arguments import read_input, read_vars
 from tenuto.cli.console import Trouble, kept_streams, notes, reserve_stdout
@@ -45,7 +46,7 @@ from tenuto.model.stored import content_hash
 from tenuto.sdk.tenuto import NAMESPACE
 from tenuto.sdk.workflows import workflow_of
 from tenuto.settings import Database, Settings, load, parse_database
-from tenuto.views.cures import go_on_command, resume_command
+from tenuto.views.cures import go_on_command, quoted, resume_command
 from tenuto.views.look import History, find_run, look, read_graph
 from tenuto.views.report import Report
 from tenuto.worker.registry import Registry
@@ -129,10 +130,25 @@ def drive(wanted: Wanted) -> int:
         if app is not None and wanted.database is None and not app.has_default_database
         else parse_database(wanted.database)
     )
+    _refuse_served(database, wanted)
     tasks = Tasks(app.registry if app is not None else Registry(), name, file)
     news: SimpleQueue[str] = SimpleQueue()
     with Interrupts(lambda: news.put(INTERRUPT)) as interrupts:
         return _Session(wanted, settings, database, tasks, news, interrupts).run(start)
+
+
+def _refuse_served(database: Database, wanted: Wanted) -> None:
+    """A server that has the file open can do this. Raises Conflict, with the command for it."""
+    driver = driver_of(database.path) if database.path is not None else None
+    if driver is None or not driver.url:
+        return
+    who = f"{database} is in use by the server at {driver.url} (pid {driver.pid})"
+    if wanted.carry_on is not None:
+        there = f"it drives the run: `tenuto run watch {quoted(wanted.carry_on)}`"
+    else:
+        file = "FILE" if wanted.file in (None, "-") else quoted(str(wanted.file))
+        there = f"start it there: `tenuto run start {file}`"
+    raise Conflict(f"{who}; {there}; or name another file with --database")
 
 
 def _check_carry_on(wanted: Wanted) -> None:

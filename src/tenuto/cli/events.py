@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenuto.cli.arguments import read_json
 from tenuto.cli.console import answers, note, say
-from tenuto.cli.door import Door, File, Server, ask, ask_server
+from tenuto.cli.door import Door, File, Server, ask, ask_server, holds_nothing
 from tenuto.cli.runs import place_of, print_documents
 from tenuto.cli.tables import awaited_table
 from tenuto.coordinator.mailbox import KEEP_US
@@ -71,8 +71,7 @@ def send_event(door: Door, name: str, *, key: str, payload: str, event_id: str |
 
 def list_events(door: Door, *, event: str | None, output: str) -> int:
     """Print the addresses that runs wait for."""
-    missing = isinstance(door, File) and door.is_missing
-    awaited = [] if missing else _awaited(door, event, output)
+    awaited = [] if holds_nothing(door) else _awaited(door, event, output)
     if print_documents(awaited, output):
         return 0
     if awaited:

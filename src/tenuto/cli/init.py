@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from tenuto.cli.console import note, say
-from tenuto.dsl.limits import NAME
 from tenuto.model.errors import Conflict, InvalidInput, Unavailable
 from tenuto.settings import SETTINGS
 from tenuto.settings.file import find_file
@@ -22,7 +20,6 @@ FILES: dict[str, str] = {
     ".gitignore": "leaves out .tenuto/",
 }
 """What is made, and what each is for."""
-OWN_NAME = "hello"
 _KEPT = ".gitignore"
 """The one file that may be there already: it is left as it is."""
 _SETTINGS = ("app", "database")
@@ -43,24 +40,17 @@ def make_project(text: str) -> int:
     folder = Path(text)
     _check(folder, text)
     wanted = [name for name in FILES if name != _KEPT or not (folder / name).exists()]
-    name = workflow_name(folder.absolute().name)
-    _write(folder, {each: text_of(each, name) for each in wanted})
+    _write(folder, {each: text_of(each) for each in wanted})
     _tell(folder, text, wanted)
     return 0
 
 
-def workflow_name(text: str) -> str:
-    """The name of a folder as one of a workflow: what it may not hold becomes `-`."""
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-.")[:100].rstrip("-.")
-    return name if NAME.fullmatch(name) else OWN_NAME
-
-
-def text_of(file: str, name: str) -> str:
-    """The text of a file of the project for a workflow of this name."""
+def text_of(file: str) -> str:
+    """The text of a file of the project."""
     if file == "tenuto.toml":
         return _settings_text()
     template = TEMPLATES / (Path(file).name.removeprefix(".") + ".txt")
-    return template.read_text().replace("{{name}}", name)
+    return template.read_text()
 
 
 def _check(folder: Path, text: str) -> None:
@@ -129,7 +119,7 @@ def _tell(folder: Path, text: str, made: Sequence[str]) -> None:
     if folder.absolute() != Path.cwd():
         say(f"  cd {shlex.quote(text)}")
     say("  tenuto run hello.yaml --set name=Ada")
-    say("  tenuto dev hello.yaml")
+    say("  tenuto dev")
     if _KEPT not in made and ".tenuto" not in (folder / _KEPT).read_text(errors="replace"):
         note(f"{_KEPT} was there already; add the line .tenuto/ to it")
 

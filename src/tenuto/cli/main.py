@@ -37,6 +37,7 @@ _MEANT = {
     "status": "tenuto run show",
     "logs": "tenuto run logs",
     "cancel": "tenuto run cancel",
+    "stop": "tenuto run cancel",
     "help": "tenuto --help",
 }
 """What people try at first, by habit."""
@@ -93,7 +94,7 @@ def _dispatch(arguments: list[str]) -> int:
     try:
         code = app(arguments, prog_name="tenuto", standalone_mode=False)
     except typer.TyperException as error:
-        return _usage(error)
+        return _usage(error, arguments)
     except typer.Abort:
         raise KeyboardInterrupt from None
     except InvariantViolated as error:
@@ -161,7 +162,7 @@ def _end_quietly() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _usage(error: Exception) -> int:
+def _usage(error: Exception, arguments: list[str]) -> int:
     context = getattr(error, "ctx", None)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     if message.startswith("Usage:"):  # called without a verb
@@ -169,14 +170,38 @@ def _usage(error: Exception) -> int:
             print(message)  # noqa: T201 - `tenuto` alone asks what there is
             return 0
         _say(message)
+        _say(f"error: `{context.command_path}` needs one of these words after it")
         return 2
-    path = context.command_path if context is not None else "tenuto"
+    path = context.command_path if context is not None else _path_of(arguments)
     message = " ".join(message.replace("Value error, ", "").split()).rstrip(".")
     for word, meant in _MEANT.items():
         if message.startswith(f"No such command '{word}'") and path == "tenuto":
             message = f"No such command '{word}'. Did you mean `{meant}`?"
-    _say(f"error: {message}; see `{path} --help`")
+    see = f" See `{path} --help`" if message.endswith("?") else f"; see `{path} --help`"
+    _say(f"error: {message}{see}")
     return 2
+
+
+def _path_of(arguments: list[str]) -> str:
+    """The command that a line is for; the parser does not say it of an option that lacks its value."""
+    import typer
+    from typer.core import TyperGroup
+
+    from tenuto.cli.commands import app
+    from tenuto.cli.options import RunGroup
+
+    command, path, words = typer.main.get_command(app), "tenuto", list(arguments)
+    while isinstance(command, TyperGroup):
+        below = None
+        if words:
+            below = command.get_command(None, words[0])
+            if below is None and isinstance(command, RunGroup):
+                below = command.commands["FILE"]
+        if below is None:
+            break
+        command, path = below, f"{path} {below.name}"
+        words = words[1:]
+    return path
 
 
 def _bug(error: BaseException) -> None:

@@ -90,6 +90,16 @@ def failure_text(error: object, *, at_node: bool = False) -> str:
     return f"{said} (node {clean(node)})" if node and not at_node else said
 
 
+def end_text(state: str, error: object) -> str:
+    """How a run ended, in a few words: its state, and why, which does not say the state again."""
+    if error is None:
+        return state
+    why = failure_text(error)
+    return (
+        why if why == state or why.startswith((f"{state}: ", f"{state} (")) else f"{state}: {why}"
+    )
+
+
 def shown_key(key: str | None) -> str:
     """The key of a run, unless it is one that a client drew to make its request safe to repeat."""
     return "" if key is None or _DRAWN.fullmatch(key) else clean(key)
@@ -385,7 +395,15 @@ def outcome_line(report: Report) -> Text:
 def _value_lines(report: Report) -> list[RenderableType]:
     lines: list[RenderableType] = []
     if report.error is not None:
-        lines.append(Text(f"error: {failure_text(report.error)}", style="red"))
+        said = failure_text(report.error)
+        again = f"{report.state}: "
+        if said != report.state:
+            told = (
+                f"reason: {said.removeprefix(again)}"
+                if said.startswith(again)
+                else f"error: {said}"
+            )
+            lines.append(Text(told, style="red"))
         lines += [Text(line, style="dim") for line in own_frames(report.error)]
         others = report.error.get("others") if isinstance(report.error, dict) else None
         if isinstance(others, list):

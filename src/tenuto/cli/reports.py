@@ -38,6 +38,8 @@ def report_of(document: Document, words: str = "") -> Report:
         go_on=_with(document["go_on"], words),
         nodes=tuple(_node(each, under_way.get(each["id"]), words) for each in document["nodes"]),
         timeline=timeline,
+        input=document["input"],
+        vars=document["vars"],
         output=document["output"],
         error=document["error"],
     )

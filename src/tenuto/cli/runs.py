@@ -18,6 +18,7 @@ from tenuto.cli.door import (
     ask,
     ask_server,
     changing,
+    holds_nothing,
     must_exist,
 )
 from tenuto.cli.look import now_us
@@ -31,6 +32,8 @@ from tenuto.views.report import Report, report_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from rich.console import Console
 
     from tenuto.cli.door import Source
     from tenuto.coordinator.commands import Commands
@@ -89,7 +92,7 @@ def read_list(
     output: str,
 ) -> tuple[list[Document], bool]:
     """Items of a list, and whether there are more. `every`: all pages. A file that is not there holds nothing."""
-    if isinstance(door, File) and door.is_missing:
+    if holds_nothing(door):
         return [], False
 
     async def collect(source: Source) -> tuple[list[Document], bool]:
@@ -172,16 +175,24 @@ def show_node(door: Door, text: str, node: str, *, output: str) -> int:
     for name in ("input", "output"):
         if found[name] is not None:
             console.print(f"{name}:\n{value_text(found[name])}", markup=False)
-    if found["error"] is not None:
-        console.print(f"error: {failure_text(found['error'], at_node=True)}", markup=False)
-        console.print(value_text(found["error"]), markup=False)
+    if found["state"] == "dead":
+        _print_error(console, "error", found["error"])
     for step in found["attempts"]:
         code = f": {clean(step['code'])}" if step["code"] else ""
         said = f": {clean(step['message'])}" if step["message"] else ""
-        console.print(f"attempt {step['attempt']} {step['result']}{code}{said}", markup=False)
+        what = step["what"] if step["attempt"] is None else f"attempt {step['attempt']}"
+        console.print(f"{what} {step['result']}{code}{said}", markup=False)
+    if found["state"] != "dead":  # others came after it
+        _print_error(console, "last failed attempt", found["error"])
     for each in found["notes"]:
         console.print(note_line(each), markup=False)
     return 0
+
+
+def _print_error(console: Console, name: str, error: object) -> None:
+    if error is not None:
+        console.print(f"{name}: {failure_text(error, at_node=True)}", markup=False)
+        console.print(value_text(error), markup=False)
 
 
 def export_run(door: Door, text: str, *, to: str | None) -> int:

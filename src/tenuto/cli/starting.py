@@ -88,6 +88,7 @@ def start_run(
 def deploy_files(door: Door, names: Sequence[str], *, output: str) -> int:
     """Store definitions; none of them where one has an error."""
     texts = [read_definition(name) for name in names]
+    _refuse_twins(names, texts)
     files = "".join(f" {quoted(name)}" for name in names if name != "-")
     server = server_for(door, f"tenuto dev{files}")
 
@@ -115,6 +116,21 @@ def deploy_files(door: Door, names: Sequence[str], *, output: str) -> int:
             say(f"{name}: {how}: {clean(each['name'])} version {each['version']}")
         _next_step(made, server)
     return 0
+
+
+def _refuse_twins(names: Sequence[str], texts: Sequence[Text]) -> None:
+    """Raise InvalidInput for two files with one workflow's name: the later would replace the other."""
+    from tenuto.app.definitions import load_definition
+    from tenuto.cli.workspace import both_say
+
+    owners: dict[str, str] = {}
+    for name, text in zip(names, texts, strict=True) if len(texts) > 1 else ():
+        graph = load_definition(text.text, file=text.file).graph
+        if graph is None:
+            continue  # the server says what is wrong with it
+        owner = owners.setdefault(graph.definition.name, name)
+        if owner != name:
+            raise InvalidInput(both_say(owner, name, clean(graph.definition.name)))
 
 
 def _next_step(made: Sequence[Document], server: Server) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenuto.cli.console import answers, note
-from tenuto.cli.door import Door, File, ask
+from tenuto.cli.door import Door, ask, holds_nothing
 from tenuto.cli.look import now_us
 from tenuto.cli.runs import place_of, print_documents
 from tenuto.cli.tables import workers_table
@@ -14,7 +14,7 @@ from tenuto.cli.tables import workers_table
 def list_workers(door: Door, *, output: str) -> int:
     """Print the workers."""
     workers: list[dict[str, Any]] = []
-    if not (isinstance(door, File) and door.is_missing):
+    if not holds_nothing(door):
         workers = ask(door, lambda source: source.list_workers(), output=output)["items"]
     if print_documents(workers, output):
         return 0

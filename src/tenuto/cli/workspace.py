@@ -36,6 +36,10 @@ class Workspace:
 
     places: Sequence[Path]
     _seen: dict[Path, Stamp] = field(default_factory=dict)
+    _owners: dict[str, Path] = field(default_factory=dict)
+    """Workflow -> the file that defines it."""
+    _behind: dict[Path, str] = field(default_factory=dict)
+    """Files that name a workflow of another file."""
 
     def scan(self) -> list[Path]:
         """Definitions that are new or were written since the last scan, in order. Gone ones are forgotten.
@@ -60,7 +64,31 @@ class Workspace:
                     f"more than {FILES_MAX:,} YAML and JSON files in {shown}; name the definitions"
                 )
         self._seen = found
-        return changed
+        return changed + self._freed(set(changed))
+
+    def claim(self, path: Path, name: str) -> Path | None:
+        """Note which workflow a file defines. The file that did so before it, if there is one; None: it is this one's.
+
+        Once the other is gone, or names another workflow, a scan has this file again.
+        """
+        for other in [each for each, owner in self._owners.items() if owner == path]:
+            if other != name:
+                del self._owners[other]
+        owner = self._owners.setdefault(name, path)
+        if owner == path:
+            self._behind.pop(path, None)
+            return None
+        self._behind[path] = name
+        return owner
+
+    def _freed(self, known: set[Path]) -> list[Path]:
+        """Files whose workflow has become theirs since."""
+        for name in [each for each, owner in self._owners.items() if owner not in self._seen]:
+            del self._owners[name]
+        free = [path for path, name in self._behind.items() if name not in self._owners]
+        for path in free:
+            del self._behind[path]
+        return [path for path in free if path in self._seen and path not in known]
 
     @property
     def count(self) -> int:
@@ -109,6 +137,11 @@ def _looks_like_workflow(source: Source) -> bool:
     if isinstance(tree, Fields):
         return "nodes" in tree.entries
     return any(line.startswith("nodes:") for line in text.splitlines())
+
+
+def both_say(one: str, other: str, name: str) -> str:
+    """What to say of two definitions of one workflow: each would replace the other."""
+    return f"{one} and {other} both say name: {name}; give one another name"
 
 
 def stamp_of(path: Path) -> Stamp | None:

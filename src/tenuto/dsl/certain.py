@@ -230,7 +230,8 @@ class _Way:
         handled = False
         if self._search.repeats(number, On.SUCCESS, wanted=False):
             self.succeeds = False
-        for edge in self._graph.outs[number]:
+        # `else` is taken if no other is, so it is looked at last.
+        for edge in sorted(self._graph.outs[number], key=lambda e: self._edges[e].otherwise):
             row: Edge = self._edges[edge]
             if row.loop_max is not None or row.on is On.SUCCESS:
                 continue

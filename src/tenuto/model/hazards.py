@@ -181,7 +181,11 @@ class _Cuts:
         on = {self._edges[a].on, self._edges[b].on}
         if on == {On.SUCCESS, On.FAILURE}:
             return True
-        return a != b and on == {On.SUCCESS} and self._nodes[node].type is NodeType.SWITCH
+        if a == b:
+            return False
+        if on == {On.FAILURE}:
+            return self._edges[a].otherwise != self._edges[b].otherwise
+        return on == {On.SUCCESS} and self._nodes[node].type is NodeType.SWITCH
 
     def _on_failure(self, node: int) -> list[int]:
         return failure_group(self._flow.definition, self._flow.outs[node])

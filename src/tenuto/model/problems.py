@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tenuto.model.definition import Definition, Edge, NodeType, On
+from tenuto.model.definition import Definition, NodeType, On
 
 _NAMED_MAX = 8
 
@@ -43,11 +43,16 @@ def parallel_groups(definition: Definition, node: int, outs: Sequence[int]) -> l
     """Groups of a node's out-edges that may be taken together, each of two or more edges (T4, T5).
 
     "A switch has none" (V) is read as: its `on: success` edges are none, since only one is taken; two failure edges
-    of a switch are taken together like those of any node, so they are a group.
+    of a switch are taken together like those of any node, so they are a group. A failure edge with `else` is never
+    taken together with another failure edge, so it is in a group of its own, with the `always` edges.
     """
-    groups = [failure_group(definition, outs)]
+    failing = failure_group(definition, outs)
+    otherwise = [n for n in failing if definition.edges[n].otherwise]
+    groups = [[n for n in failing if n not in otherwise]]
     if definition.nodes[node].type is not NodeType.SWITCH:
         groups.insert(0, success_group(definition, outs))
+    if otherwise:
+        groups.append([n for n in failing if definition.edges[n].on is On.ALWAYS or n in otherwise])
     return [group for group in groups if len(group) > 1]
 
 
@@ -219,17 +224,26 @@ def _join(definition: Definition, node: int, ins: Sequence[int]) -> Iterator[Pro
             f"`{name}` waits for {needed} tokens and has {len(ins)} in-edge{'s' * (len(ins) != 1)}",
             f"write `join: {len(ins)}`, or lead more edges to it" if ins else "remove `join`",
         )
-    elif needed > 1 and _from_one_switch(definition, [definition.edges[n] for n in ins]):
-        switch = definition.edges[ins[0]].source
+    elif needed > 1 and needed > (most := _most_of_one_end(definition, ins)):
+        source = definition.nodes[definition.edges[ins[0]].source]
+        switch = "the switch " if source.type is NodeType.SWITCH else ""
         yield Problem(
             "join_cannot_fill",
-            (node, switch),
+            (node, definition.edges[ins[0]].source),
             tuple(ins),
-            f"`{name}` waits for {needed} tokens, but the switch `{definition.nodes[switch].id}` sends one",
-            "write `join: any`",
+            f"`{name}` waits for {needed} tokens, but {switch}`{source.id}` sends {'one' if most == 1 else most}",
+            "write `join: any`" if most == 1 else f"write `join: {most}`",
         )
 
 
-def _from_one_switch(definition: Definition, edges: Sequence[Edge]) -> bool:
-    sources = {edge.source for edge in edges}
-    return len(sources) == 1 and definition.nodes[edges[0].source].type is NodeType.SWITCH
+def _most_of_one_end(definition: Definition, ins: Sequence[int]) -> int:
+    """How many of the edges into a join can be taken: all, unless one switch or the failure of one node decides them."""
+    edges = [definition.edges[n] for n in ins]
+    if len({edge.source for edge in edges}) > 1:
+        return len(edges)
+    if definition.nodes[edges[0].source].type is NodeType.SWITCH:
+        return 1
+    if any(edge.on is not On.FAILURE for edge in edges):
+        return len(edges)
+    otherwise = sum(edge.otherwise for edge in edges)
+    return max(otherwise, len(edges) - otherwise)

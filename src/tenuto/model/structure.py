@@ -9,8 +9,11 @@ Where SEMANTICS leaves freedom:
   or repeating it ends the path, like a sink: the join gets no token of that path in this pass. Back edges of loops
   further inside are edges like any other: dead tokens of such a loop are withheld until it closes (L4), so the join
   does hear of them, and a node whose only way out is to repeat an inner loop still belongs to the race around it.
-* V, `loop_no_exit`: an edge out of the body is needed; a back edge to the header of an outer loop is one.
-* V, `loop_parallel_exit`: the failure edges of a switch are a group, its success edges are not (`parallel_groups`).
+* V, `loop_no_exit`: an edge out of the body is needed; a back edge to the header of an outer loop is one. So is a node
+  of the body that no success edge leaves: its success ends the branch, the back edges are dead and the loop closes (F4,
+  L4).
+* V, `loop_parallel_exit`: the failure edges of a switch are a group, its success edges are not; an `else` among failure
+  edges is in no group with them (`parallel_groups`).
 * V, `unreachable`: nodes that no start leads to, and nodes that only the failure of a fork or of a `join: all` leads to
   (these cannot end dead: they have no work, no condition and no pass to exhaust).
 * `loop_too_deep`: at most `NESTING_MAX` loops around a node, since every task id holds one number for each (L3).
@@ -287,6 +290,11 @@ def _leaves(flow: Flow, loop: Loop) -> bool:
     )
 
 
+def _ends_inside(flow: Flow, loop: Loop) -> bool:
+    """Whether a branch may end with the success of a node of the body: only its failure leads on, or back."""
+    return any(not success_group(flow.definition, flow.outs[node]) for node in loop.body)
+
+
 def _loop_problems(flow: Flow, loop: Loop) -> Iterator[Problem]:
     definition = flow.definition
     name = flow.name(loop.header)
@@ -300,7 +308,7 @@ def _loop_problems(flow: Flow, loop: Loop) -> Iterator[Problem]:
             + ", ".join(str(definition.edges[n].loop_max) for n in loop.back),
             f"write `max: {loop.max}` on all of them",
         )
-    if not _leaves(flow, loop):
+    if not _leaves(flow, loop) and not _ends_inside(flow, loop):
         yield Problem(
             "loop_no_exit",
             (loop.header,),
@@ -337,15 +345,24 @@ def _parallel_exits(flow: Flow, loop: Loop, ends: _Ends, number: int) -> Iterato
             pair = (group[0], group[1 if other is None else other])
             first, second = (flow.name(edges[n].target) for n in pair)
             meet = "let them meet in a join inside the loop"
-            decide = f"lead `{flow.name(node)}` to a `switch` that decides between them"
             yield Problem(
                 "loop_parallel_exit",
                 (node, *(edges[n].target for n in pair)),
                 pair,
                 f"`{first}` and `{second}` run in parallel inside the loop of `{flow.name(loop.header)}`, and one can "
                 f"leave or repeat the loop while the other runs; {meet}",
-                decide if -1 in landed else meet,
+                _decided(flow, node, pair) if -1 in landed else meet,
             )
+
+
+def _decided(flow: Flow, node: int, pair: tuple[int, int]) -> str:
+    """The repair that lets only one of two edges of a node be taken."""
+    edges, name = flow.definition.edges, flow.name(node)
+    if any(edges[n].on is not On.FAILURE for n in pair):
+        return f"lead `{name}` to a `switch` that decides between them"
+    if any(edges[n].otherwise for n in flow.outs[node] if edges[n].on is On.FAILURE):
+        return f"lead the failure of `{name}` to a `switch` that reads `nodes.{name}.error`"
+    return "give one of the two failure edges a `when`, the other `else: true`"
 
 
 class _Ends:

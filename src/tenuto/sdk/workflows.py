@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 
+from tenuto.model.definition import Node, NodeType, Work
 from tenuto.model.errors import InvalidDefinition, InvalidInput, NotFound
 from tenuto.model.graph import Graph
 from tenuto.sdk.builder.origins import Places
@@ -39,7 +40,8 @@ class Source:
 @dataclass(frozen=True, slots=True)
 class Deployed:
     """A stored version, with what starting a run needs of it. `vars` are the definition's own, as
-    JSON values.
+    JSON values; `tasks` are those that its nodes name, each with the first of these nodes, where
+    this process has to have them.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Deployed:
     hash: str
     input_schema: str | None
     vars: str
+    tasks: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
 
 def find_source(workflow: str | Path | Workflow) -> Source | None:
@@ -128,7 +131,17 @@ def workflow_of(graph: Graph, *, version: int, content_hash: str) -> Deployed:
         hash=content_hash,
         input_schema=definition.input_schema,
         vars=definition.vars,
+        tasks=named_tasks(definition.nodes),
     )
+
+
+def named_tasks(nodes: Iterable[Node]) -> dict[str, str]:
+    """The tasks that nodes name, each with the first of these nodes."""
+    found: dict[str, str] = {}
+    for node in nodes:
+        if node.type is NodeType.TASK and isinstance(node.detail, Work):
+            found.setdefault(node.detail.name, node.id)
+    return found
 
 
 def single_task(name: str) -> Graph:
@@ -137,7 +150,6 @@ def single_task(name: str) -> Graph:
     No text that the loader reads: there, params are a map with fixed names, and a workflow has no colon in its name.
     """
     from tenuto.dsl.limits import RESERVED
-    from tenuto.model.definition import Work
     from tenuto.model.expressions import Expression, ExpressionKind, Read, Root
 
     id = re.sub(r"[^A-Za-z0-9_]", "_", name)[:_SLUG_MAX]

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 
 from tenuto.machine.codec import decode_event
 from tenuto.machine.events import AttemptFailed, DeadlinePassed, Event, EventReceived
+from tenuto.machine.scope import INPUT, VARS
 from tenuto.model.definition import NodeType
 from tenuto.model.errors import InvalidInput, NotFound
 from tenuto.model.expressions import Message
@@ -176,6 +177,7 @@ async def look(
     graph = graph or await read_graph(reads, detail)
     history = await read_history(reads, run_id, history or History(), graph)
     final = detail.run.state in FINAL_RUN_STATES
+    begun = await reads.payloads(run_id, [INPUT, VARS])
     known = Known(
         history=history.events,
         failures=history.failures,
@@ -184,6 +186,8 @@ async def look(
         engine=engine,
         workers=await reads.list_workers() if not final else (),
         errors=await read_errors(reads, graph, detail),
+        input=json.loads(begun.get(INPUT, "null")),
+        vars=json.loads(begun.get(VARS, "{}")),
         output=await read_value(reads, run_id, detail.run.output),
         error=await read_value(reads, run_id, detail.run.error),
         database=database,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tenuto.machine import events
 from tenuto.machine.snapshot import OpenedWait, Task, Timer
@@ -32,6 +33,8 @@ from tenuto.views.timeline import Step, make_timeline, step_json
 
 RESUMED = "the run to be resumed"
 AN_ENGINE = "an engine"
+_TOLD_MAX = 10
+"""Nodes of which one line tells what they wait for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,7 @@ class Report:
         engine: the process that has the file open, where somebody else asks; empty if unknown,
         None if there is none.
         go_on: the command that carries an unfinished run on, when no engine has the file open.
+        input, vars: with which it was started; `vars` are those of the definition with what was given over them.
     """
 
     run_id: str
@@ -93,6 +97,8 @@ class Report:
     go_on: str = ""
     nodes: tuple[NodeLine, ...] = ()
     timeline: tuple[Step, ...] = ()
+    input: object = None
+    vars: Mapping[str, object] = field(default_factory=dict)
     output: object = None
     error: object = None
 
@@ -133,6 +139,8 @@ class Known:
     early: Sequence[tuple[int, Place]] = ()
     hints: Mapping[str, str] = field(default_factory=dict)
     engine: str | None = ""
+    input: object = None
+    vars: Mapping[str, object] = field(default_factory=dict)
     output: object = None
     error: object = None
     database: str = ""
@@ -168,6 +176,8 @@ def make_report(graph: Graph, detail: RunDetail, known: Known) -> Report:
             early=known.early,
             driven=known.engine is not None,
         ),
+        input=known.input,
+        vars=known.vars,
         output=known.output,
         error=known.error,
     )
@@ -355,6 +365,25 @@ def _left(timer: Timer, now: int) -> str:
 # -- as JSON ---------------------------------------------------------------------------------------
 
 
+def waits_told(report: Mapping[str, Any]) -> str:
+    """What a run (as `report_json` makes it) waits for, in one line; empty for one that has ended."""
+    if report["state"] in FINAL_RUN_STATES:
+        return ""
+    if report["state"] == "paused":
+        return "it is paused"
+    if report["quarantine"] is not None:
+        return f"it is quarantined: {report['quarantine']}"
+    nodes = report["nodes"]
+    lines = [f"{node['id']} waits for {node['waits_for']}" for node in nodes if node["waits_for"]]
+    lines += [
+        f"{node['id']} {'is at work' if node['state'] == 'running' else 'waits for a worker'}"
+        for node in nodes
+        if node["state"] in ("running", "ready") and not node["waits_for"]
+    ]
+    more = f"; and {len(lines) - _TOLD_MAX} more" if len(lines) > _TOLD_MAX else ""
+    return "; ".join(lines[:_TOLD_MAX]) + more or "nothing is left that it waits for"
+
+
 def report_json(report: Report) -> dict[str, object]:
     """The report as JSON values; the shape is documented in docs/cli.md."""
     return {
@@ -366,6 +395,8 @@ def report_json(report: Report) -> dict[str, object]:
         "created_at": format_instant(report.created_at),
         "ended_at": None if report.ended_at is None else format_instant(report.ended_at),
         "lasted_us": report.lasted_us,
+        "input": report.input,
+        "vars": dict(report.vars),
         "output": report.output,
         "error": report.error,
         "quarantine": report.quarantine,

@@ -54,6 +54,9 @@ def test_what_is_unavailable_says_when_to_come_again() -> None:
 
 def test_members_that_say_nothing_are_left_out() -> None:
     assert "path" not in Problem("invalid_input", "x", path="").document()
+    one = problem_of(InvalidInput("is wrong", path="input.n"))
+    assert one is not None
+    assert "problems" not in one.document()
 
 
 def test_a_definition_tells_its_first_error_and_has_all() -> None:

@@ -53,6 +53,20 @@ def test_an_output_that_a_success_may_lack_is_warned_of(text: str, node: str, wh
     ]
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_else_is_not_taken_beside_the_condition_wherever_it_stands(order: tuple[int, int]) -> None:
+    edges = ("when: \"error.code == 'x'\"", "else: true")
+    text = (
+        TWO.replace("b:", "r:")
+        + "  e: {type: fail, code: c}\nedges:\n"
+        + "".join(f"  - {{from: a, to: {'re'[n]}, on: failure, {edges[n]}}}\n" for n in order)
+    )
+
+    assert warned(text, '"${nodes.a.output}"') == [
+        "`a` may have no output although the run succeeds: when `a` fails"
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "node"),
     [

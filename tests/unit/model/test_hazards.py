@@ -144,6 +144,13 @@ def test_failure_edges_of_a_switch_are_taken_together_so_they_may_cut() -> None:
     assert len(cuts(text, types={"s": "switch"})) == 1
 
 
+def test_of_failure_edges_one_is_else_so_they_exclude_each_other() -> None:
+    text = "s -> z; s -failure-> a when 'x'; s -failure-> b{}; a -> m; b -> m; a -failure-> out"
+
+    assert cuts(text.format(" else")) == []
+    assert len(cuts(text.format(" when 'y'"))) == 1
+
+
 def test_a_search_too_long_leaves_the_warning_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenuto.model.hazards.SEARCH_MAX", 0)
 
@@ -182,6 +189,13 @@ def test_a_failure_branch_alone_is_no_hazard() -> None:
     assert ends("a -> b; a -failure-> e", types={"e": "end"}) == []
     assert ends("a -> e; a -failure-> x; a -failure-> y", types={"e": "end"}) == []
     assert len(ends("a -> b; a -failure-> e; a -always-> c", types={"e": "end"})) == 1
+
+
+def test_an_end_on_one_of_two_failures_that_exclude_each_other_is_no_hazard() -> None:
+    text = "a -failure-> b when 'x'; a -failure-> e{}"
+
+    assert ends(text.format(" else"), types={"e": "end"}) == []
+    assert len(ends(text.format(" when 'y'"), types={"e": "end"})) == 1
 
 
 def test_losers_of_an_any_join_run_on_unless_cancelled() -> None:

@@ -95,6 +95,12 @@ CASES: list[tuple[str, Case, Case, tuple[int, ...]]] = [
         (0, 1),
     ),
     (
+        "join_cannot_fill",
+        ("a -failure-> j when 'x'; a -failure-> j else", {"join": {"j": 2}}),
+        ("a -failure-> j when 'x'; a -failure-> j when 'y'", {"join": {"j": 2}}),
+        (0, 1),
+    ),
+    (
         "optional_with_failure_edge",
         ("a -> b; a -failure-> c", {"optional": ["a"]}),
         ("a -> b; a -always-> c", {"optional": ["a"]}),
@@ -142,6 +148,13 @@ def test_hints_name_the_smallest_repair() -> None:
     assert few.hint == "write `join: 2`, or lead more edges to it"
     assert lone.hint == "remove `join`"
     assert switch.hint == "write `join: any`"
+    (failures,) = found(
+        "a -failure-> j when 'x'; a -failure-> j when 'y'; a -failure-> j else",
+        "join_cannot_fill",
+        join={"j": 3},
+    )
+    assert failures.message == "`j` waits for 3 tokens, but `a` sends 2"
+    assert failures.hint == "write `join: 2`"
 
 
 def test_a_chain_of_up_to_eight_is_written_in_full() -> None:

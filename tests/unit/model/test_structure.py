@@ -124,8 +124,14 @@ def test_parallel_exits_are_groups_whose_targets_share_no_node_before_the_end(
         ways = ways_out(any, loop, analysis.structure.loops)
         inside = loop.body - {loop.header}
         for node in loop.body:
-            for ons in ({"success", "always"}, {"failure", "always"}):
-                group = [e.target for e in any.edges if e.source == node and e.on in ons]
+            outs = [e for e in any.edges if e.source == node]
+            always = [e for e in outs if e.on == "always"]
+            for edges in (
+                [e for e in outs if e.on == "success"],
+                [e for e in outs if e.on == "failure" and not e.otherwise],
+                [e for e in outs if e.on == "failure" and e.otherwise],
+            ):
+                group = [e.target for e in (*edges, *always)]
                 shared = [
                     p
                     for p in loop.body
@@ -253,6 +259,14 @@ def test_a_loop_needs_an_edge_that_leaves_it() -> None:
     assert "no edge leaves the loop of `a`" in problem.message
     assert "from `b`" in problem.hint
     assert found("a -> b; b -> a loop 3; b -failure-> c", "loop_no_exit") == []
+    assert len(found("h -always-> h loop 3", "loop_no_exit")) == 1
+    assert len(found("a -> b; b -failure-> a loop 3; b -always-> a loop 3", "loop_no_exit")) == 1
+
+
+def test_a_success_that_nothing_follows_is_an_exit_of_a_loop() -> None:
+    assert graph("h -failure-> h loop 3").sinks == (0,)
+    assert found("a -> b; b -failure-> a loop 3", "loop_no_exit") == []
+    assert found("a -> b; b -failure-> r; r -> a loop 3", "loop_no_exit") == []
 
 
 def test_the_way_back_to_an_outer_header_leaves_an_inner_loop() -> None:
@@ -284,6 +298,19 @@ def test_success_edges_of_a_switch_are_no_group_but_its_failure_edges_are() -> N
 
     assert found(text, "loop_parallel_exit", types={"h": "switch"}) == []
     assert len(found(text + also, "loop_parallel_exit", types={"h": "switch"})) == 1
+
+
+def test_of_two_failure_edges_of_which_one_is_else_only_one_is_taken() -> None:
+    text = "h -> a; a -failure-> h when 'x' loop 3; a -failure-> gone{}"
+
+    assert found(text.format(" else"), "loop_parallel_exit") == []
+    problem = one(text.format(" when 'y'"), "loop_parallel_exit")
+    assert problem.hint == "give one of the two failure edges a `when`, the other `else: true`"
+    pairs = found(text.format(" else; a -always-> log"), "loop_parallel_exit")
+    assert [p.edges for p in pairs] == [(1, 3), (2, 3)]
+    problem = one(text.format(" when 'y'; a -failure-> other else"), "loop_parallel_exit")
+    assert problem.edges == (1, 2)
+    assert "to a `switch` that reads `nodes.a.error`" in problem.hint
 
 
 def test_inner_back_edges_count_as_edges() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tenuto.api.problems import problem_of as as_problem
 from tenuto.model.errors import (
     Conflict,
     InvalidDefinition,
@@ -60,6 +61,17 @@ def test_the_code_decides_and_the_words_are_the_servers(
 
     assert type(made) is error
     assert (str(made), made.exit_code) == (said, code)
+
+
+def test_all_that_is_wrong_with_an_input_comes_over_as_it_was_told() -> None:
+    told = InvalidInput("bad", path="input.a", more=["input.b: worse"])
+    problem = as_problem(told)
+
+    assert problem is not None
+    assert problem.document()["problems"] == ["input.a: bad", "input.b: worse"]
+    made = error_of(problem.document(), URL)
+    assert isinstance(made, InvalidInput)
+    assert (str(made), made.path, made.problems) == (str(told), "input.a", told.problems)
 
 
 def test_findings_are_findings_again() -> None:

@@ -55,7 +55,8 @@ class FileLock:
         try:
             _take(self.fd)
         except BlockingIOError:
-            pid = _noted(self.fd).pid
+            noted = _noted(self.fd)
+            pid = noted.pid
             ours = pid == str(os.getpid()) and _identity(self.fd) in _HELD
             left = _left_by(pid, self.fd)
             os.close(self.fd)
@@ -68,6 +69,12 @@ class FileLock:
                 raise Conflict(
                     f"{database} is in use by another engine of this process;"
                     " close that one, or name another file with --database"
+                ) from None
+            if noted.url:
+                raise Conflict(
+                    f"{database} is in use by another engine (pid {pid}), which answers at {noted.url};"
+                    f" start it there: `tenuto run start WORKFLOW`, or Tenuto({noted.url!r}) in Python;"
+                    " or name another file with --database"
                 ) from None
             raise Conflict(
                 f"{database} is in use by another engine (pid {pid});"
@@ -132,6 +139,30 @@ def holder(database: Path) -> Holder | None:
     finally:
         os.close(fd)
     return None
+
+
+def is_returning(database: Path) -> bool:
+    """Whether nobody has the file, but the engine that had it has left its address and lives: it starts anew."""
+    try:
+        fd = os.open(_beside(database), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        noted = _noted(fd)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    if not noted.url or not noted.pid.isdecimal() or noted.pid == str(os.getpid()):
+        return False
+    try:
+        os.kill(int(noted.pid), 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
 
 
 def _identity(fd: int) -> tuple[int, int]:

@@ -15,6 +15,8 @@ export function readNode(run, node) {
  */
 export function drawer({ line, details, notes, close }) {
   const said = merged(details?.notes ?? [], notes);
+  const error = details?.error ?? line.error;
+  const dead = line.state === "dead"; // a node that is not goes on, or went on, after its error
   return h(
     "aside",
     { class: "drawer", key: `drawer-${line.id}`, id: "drawer", tabindex: "-1", "aria-label": `Node ${line.id}` },
@@ -28,10 +30,11 @@ export function drawer({ line, details, notes, close }) {
     ),
     line.waits_for && h("section", { key: "waits" }, h("h3", null, "Waits for"), h("p", null, line.waits_for), line.command && command(line.command)),
     details === null && h("p", { class: "loading" }, "Loading …"),
-    (details?.error ?? line.error) && section("Error", failure(details?.error ?? line.error)),
+    error && dead && section("Error", failure(error)),
     details && details.input !== null && section("Input", json(details.input, { label: "input" })),
     details && (details.output !== null || line.state === "success") && section("Output", json(details.output, { label: "output" })),
     details?.attempts.length > 0 && section("Attempts", attempts(details.attempts)),
+    error && !dead && section("Last failed attempt", failure(error)),
     said.length > 0 && section("Log", log(said)),
     details && details.input === null && details.output === null && !details.attempts.length && !line.waits_for && h("p", { class: "soft" }, line.state === "pending" ? "It has not been reached." : "There is nothing to show of it."),
   );

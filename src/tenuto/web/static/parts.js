@@ -1,6 +1,7 @@
 // Small parts that several views use: copying, commands, JSON, questions, the state of the connection.
 
 import { h, patch } from "/static/dom.js";
+import { told } from "/static/words.js";
 
 let toasting = 0;
 
@@ -55,18 +56,19 @@ export function json(value, { label = "value" } = {}) {
 /** A failure payload: where, code, message, and the rest of it. */
 export function failure(error) {
   const given = error !== null && typeof error === "object" ? error : { message: error };
-  const { code, message, node, kind, ...rest } = given;
+  const { node, kind, code: _code, message: _message, ...rest } = given;
+  const { code, message } = told(given);
   const more = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== null));
+  const head = [
+    code && h("code", { class: "code", title: kind ?? null }, code),
+    node && [code ? " in " : "in ", h("code", null, String(node))],
+  ].filter(Boolean);
   return h(
     "div",
     { class: "failure" },
-    h("p", null, code && h("code", { class: "code", title: kind ?? null }, String(code)), node && [" in ", h("code", null, String(node))], message ? `: ${text(message)}` : ""),
+    h("p", null, head, message && `${head.length ? ": " : ""}${message}`),
     Object.keys(more).length > 0 && h("details", null, h("summary", null, "Details"), json(more.details && Object.keys(more).length === 1 ? more.details : more, { label: "details" })),
   );
-}
-
-function text(value) {
-  return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 /** Asks before something that cannot be taken back. Resolves to what was typed, or null for no. */
@@ -104,6 +106,14 @@ export function ask({ title, body, yes, reason }) {
   });
 }
 
+const PORT = "8080"; // what `tenuto dev` takes if nothing else is said
+
+/** The command that starts this very server. */
+function again() {
+  const { port } = location;
+  return port && port !== PORT ? `tenuto dev --port ${port}` : "tenuto dev";
+}
+
 let counting = 0;
 
 /**
@@ -133,7 +143,7 @@ export function connection(state, retryAt = 0, retry = null) {
       "div",
       { class: "banner" },
       h("p", null, h("strong", null, "The server does not answer."), " What you see may be old; runs wait safely in the database.", left),
-      h("p", null, "If it has stopped, start it again where its project is: ", h("code", null, "tenuto dev"), " ", copyButton("tenuto dev"), retry && h("button", { type: "button", class: "small", onclick: retry }, "Try now")),
+      h("p", null, "If it has stopped, start it again where its project is: ", h("code", null, again()), " ", copyButton(again()), retry && h("button", { type: "button", class: "small", onclick: retry }, "Try now")),
     ),
   );
 }

@@ -225,7 +225,7 @@ function lesson(state) {
       { class: "empty" },
       h("h2", null, "Nothing here yet"),
       h("p", null, "A workflow is a YAML file. Save one beside the server's others, or hand one over:"),
-      command("tenuto dev hello.yaml"),
+      command("tenuto dev"),
       h("p", null, h("code", null, "tenuto init"), " makes a small project with a workflow, a task and a test."),
     );
   }

@@ -1,7 +1,7 @@
 // The nodes of a run, each with what it did on one scale of time.
 
 import { h, icon } from "/static/dom.js";
-import { duration, mark, shade } from "/static/words.js";
+import { duration, mark, shade, told } from "/static/words.js";
 
 /** @param run a report. `total`: microseconds that the scale spans. */
 export function timeline(run, { total, chosen, progress, choose }) {
@@ -35,7 +35,7 @@ function line(node, steps, { total, chosen, progress, choose }) {
       h("span", { class: "what" }, icon(mark(node.state), 13), h("span", { class: "id" }, node.id), node.iteration > 1 && h("span", { class: "soft" }, ` #${node.iteration}`)),
       h("span", { class: "word" }, node.state),
       h("span", { class: steps.length ? "bars" : "bars none" }, bars(steps, total)),
-      h("span", { class: "figures soft" }, figures(node, busy)),
+      h("span", { class: "figures soft" }, figures(node, busy).map((part) => h("span", null, part))),
     ),
     node.state === "running" && done && h("p", { class: "why" }, done),
     node.waits_for && h("p", { class: "why" }, `waits for ${node.waits_for}`),
@@ -47,12 +47,12 @@ function figures(node, busy) {
   const parts = [];
   if (node.attempts > 1) parts.push(`${node.attempts} attempts`);
   if (busy > 0) parts.push(duration(busy));
-  return parts.join(" · ");
+  return parts;
 }
 
 function said(error) {
-  if (error === null || typeof error !== "object") return String(error);
-  return [error.code, error.message].filter(Boolean).join(": ");
+  const { code, message } = told(error);
+  return [code, message].filter(Boolean).join(": ");
 }
 
 function bars(steps, total) {

@@ -89,6 +89,23 @@ export function tick() {
   }
 }
 
+/** The key of a run, unless a client drew it to make its request safe to repeat. */
+export function shownKey(key) {
+  return key === null || /^once-[0-9a-f]{24}$/.test(key) ? "" : key;
+}
+
+/** A failure payload in its parts; `code` is empty where the message begins with that word itself. */
+export function told(error) {
+  if (error === null || typeof error !== "object") return { code: "", message: text(error) };
+  const code = text(error.code ?? "");
+  const message = text(error.message ?? "");
+  return { code: message.split(/[ :]/, 1)[0] === code ? "" : code, message };
+}
+
+function text(value) {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
 /** A word as a shell takes it. */
 export function quoted(text) {
   return /^[A-Za-z0-9_.:/@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`;

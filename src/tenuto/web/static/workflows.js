@@ -49,7 +49,7 @@ function lesson() {
     { class: "empty" },
     h("h2", null, "No workflows yet"),
     h("p", null, "Start the server with a file, or with a folder of them; changed files become new versions by themselves:"),
-    command("tenuto dev hello.yaml"),
+    command("tenuto dev"),
     h("p", null, "or hand one to the server that runs:"),
     command("tenuto deploy hello.yaml"),
   );
