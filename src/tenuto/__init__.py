@@ -21,15 +21,18 @@ if TYPE_CHECKING:
     from tenuto.sdk.builder.workflow import Workflow
     from tenuto.sdk.failures import RunFailed
     from tenuto.sdk.tenuto import Run, Tenuto
+    from tenuto.settings import NotYet
     from tenuto.worker.context import Context, current
-    from tenuto.worker.registry import TaskError
+    from tenuto.worker.registry import InvalidTask, TaskError
 
 __all__ = [
     "Conflict",
     "Context",
     "InvalidDefinition",
     "InvalidInput",
+    "InvalidTask",
     "NotFound",
+    "NotYet",
     "Run",
     "RunFailed",
     "TaskError",
@@ -46,7 +49,9 @@ _HOMES = {
     "Context": "tenuto.worker.context",
     "InvalidDefinition": "tenuto.model.errors",
     "InvalidInput": "tenuto.model.errors",
+    "InvalidTask": "tenuto.worker.registry",
     "NotFound": "tenuto.model.errors",
+    "NotYet": "tenuto.settings",
     "Run": "tenuto.sdk.tenuto",
     "RunFailed": "tenuto.sdk.failures",
     "TaskError": "tenuto.worker.registry",

@@ -82,7 +82,7 @@ async def test_runs_are_filtered_by_namespace_workflow_and_state(
     assert await listed(states=("failed",)) == [runs[3]]
     assert await listed(states=("failed", "paused")) == [runs[4], runs[3]]
     assert await listed(states=("success",)) == []
-    assert await reads.count_runs("default") == {"failed": 1, "running": 3}
+    assert await reads.count_runs("default") == {"failed": 1, "paused": 1, "running": 2}
 
 
 async def test_what_open_waits_wait_for_is_listed_by_address(store: Store, reads: Reads) -> None:

@@ -24,6 +24,15 @@ TABLE: list[tuple[str, list[str], int, str]] = [
     ("missing file, nothing near", ["run", "zzz.yaml"], NOT_FOUND, "error: no file 'zzz.yaml'"),
     ("a word that is neither", ["run", "lst"], USAGE,
      "error: 'lst' is no .yaml, .yml or .json file; did you mean `tenuto run list`?"),
+    ("a deployed workflow for a file", ["run", "signup"], USAGE,
+     ("error: 'signup' is no .yaml, .yml or .json file; a deployed workflow is started with "
+     "`tenuto run start signup`")),
+    ("stop for cancel", ["run", "stop", "1f3a"], USAGE,
+     "error: Got unexpected extra argument(s) (1f3a); see `tenuto run FILE --help`"),
+    ("an option of a verb without its value", ["run", "start", "x", "--key"], USAGE,
+     "error: Option '--key' requires an argument; see `tenuto run start --help`"),
+    ("a file that was named and is not there", ["run", "list", "--database", "nowhere.db"],
+     NOT_FOUND, "error: no database 'nowhere.db'"),
     ("an empty word", ["run", ""], USAGE,
      "error: FILE is empty; name a .yaml, .yml or .json file"),
     ("a key of broken bytes", ["run", "greet.yaml", "--set", "name=x", "--key", "a\udcff"], USAGE,
@@ -72,7 +81,7 @@ TABLE: list[tuple[str, list[str], int, str]] = [
      ("error: --state: there is no state 'done'; there are pending, running, paused, closing, "
      "success, failed, cancelled, timed_out")),
     ("an unknown verb", ["rum"], USAGE,
-     "error: No such command 'rum'. Did you mean 'run'?; see `tenuto --help`"),
+     "error: No such command 'rum'. Did you mean 'run'? See `tenuto --help`"),
     ("a server's address", ["run", "list", "--database", "http://h"], USAGE,
      ("error: database: http://h is the address of a server, no database; it belongs to --url, "
      "or TENUTO_URL")),

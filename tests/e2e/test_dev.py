@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 from contextlib import suppress
@@ -66,7 +67,70 @@ def test_a_changed_definition_becomes_a_new_version(tmp_path: Path) -> None:
 
         assert dev.result(dev.start("a"))["output"] == 2
         write(tmp_path / "b.yaml", FLOW.format(name="b", x=3))
-        dev.until("b v1 deployed")
+        dev.until("b v1 deployed: b.yaml is new")
+
+
+def test_of_two_files_with_one_name_the_first_stays_in_use(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", FLOW.format(name="a", x=1))
+    write(tmp_path / "b.yaml", FLOW.format(name="a", x=2))
+    with Dev(tmp_path) as dev:
+        told = "a.yaml and b.yaml both say name: a; give one another name; a.yaml stays in use"
+        dev.until(told)
+        seen = len(dev.lines)
+        write(tmp_path / "b.yaml", FLOW.format(name="a", x=3))
+        dev.until(told, after=seen)
+        assert dev.result(dev.start("a"))["output"] == 1
+
+        (tmp_path / "a.yaml").unlink()
+        dev.until("a v2 deployed: b.yaml changed")
+        assert dev.result(dev.start("a"))["output"] == 3
+
+
+def test_files_that_were_named_are_all_that_is_watched_and_it_says_so(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", FLOW.format(name="a", x=1))
+    with Dev(tmp_path, "a.yaml") as dev:
+        dev.until("watches a.yaml only")
+
+
+def test_params_that_do_not_fit_and_changed_settings_are_told(tmp_path: Path) -> None:
+    write(tmp_path / "app.py", NUMBER.format(1))
+    write(tmp_path / "n.yaml", "name: n\nnodes: {n: {type: task, task: number, params: {x: 1}}}\n")
+    with Dev(tmp_path) as dev:
+        dev.until(r"n\.yaml: node n: task number\(\) -> int has no parameter 'x'")
+        write(tmp_path / "tenuto.toml", "[worker]\nslots = 5\n")
+        dev.until("tenuto.toml changed: start again to use it")
+
+
+def test_a_database_that_is_deleted_ends_it_with_the_reason(tenuto: Tenuto) -> None:
+    with Dev(tenuto.folder) as dev:
+        shutil.rmtree(tenuto.folder / ".tenuto")
+
+        assert dev.process.wait(HANG_S) == 6
+        dev.until("error: .*tenuto.db was deleted while an engine has it open")
+
+
+def test_a_start_anew_hands_out_again_what_is_under_way_and_commands_wait_for_it(
+    tmp_path: Path,
+) -> None:
+    """Its own limit for a drain is far longer; the attempt that it takes away does not count."""
+    app = "import asyncio, pathlib\n" + NUMBER.replace("def", "async def")
+    body, _, rest = app.partition("    return {}\n")
+    held = "    pathlib.Path('begun').touch()\n    await asyncio.sleep(3600)\n"
+    write(tmp_path / "app.py", body + held + rest)
+    write(tmp_path / "n.yaml", "name: n\nnodes: {n: {type: task, task: number}}\n")
+    command = Tenuto(tmp_path)
+    with Dev(tmp_path, env={"TENUTO_WORKER__DRAIN": "1h"}) as dev:
+        run_id = dev.start("n")
+        until_there(tmp_path / "begun")
+        write(tmp_path / "app.py", body + "    return 2\n")
+        dev.until(r"starting anew; waits for 1 task under way \(n\), 1s at most")
+        started = command("run", "start", "n", "--wait")
+
+        assert started.returncode == 0, started.stderr
+        report = dev.result(run_id)
+        assert report["output"] == {"n": 2}
+        assert report["nodes"][0]["attempts"] == 1
+        assert dev.stop() == 0
 
 
 def test_a_broken_definition_is_findings_and_the_version_before_goes_on(tmp_path: Path) -> None:
@@ -247,6 +311,18 @@ def test_a_second_one_on_the_same_database_says_where_the_first_is(tenuto: Tenut
 
         assert refused.returncode == 4
         assert f"pid {dev.process.pid}" in refused.stderr
+        assert f"which answers at {dev.url}; start it there" in refused.stderr
+        driven = tenuto("run", "greet.yaml", "--set", "name=Ann")
+        carried = tenuto("run", "--carry-on", "1f3a")
+
+    assert driven.returncode == carried.returncode == 4
+    who = f"error: .tenuto/tenuto.db is in use by the server at {dev.url} (pid {dev.process.pid}); "
+    assert driven.stderr == (
+        f"{who}start it there: `tenuto run start greet.yaml`; or name another file with --database\n"
+    )
+    assert carried.stderr == (
+        f"{who}it drives the run: `tenuto run watch 1f3a`; or name another file with --database\n"
+    )
 
 
 def test_its_log_can_be_json(tenuto: Tenuto) -> None:

@@ -18,7 +18,7 @@ import pytest
 from tests.support.command import COMMAND, HANG_S
 from tests.support.command import Tenuto as Command
 from tests.support.mistakes import Doors, Met, Mistake, Request, Shell
-from tests.support.rest import ECHO, PAUSE, serving
+from tests.support.rest import AWAIT, ECHO, PAUSE, serving
 
 import tenuto
 from tenuto import testing
@@ -39,18 +39,18 @@ NAMED = f"{RUN} --set name=x"
 
 CLI = [
     Mistake("cli", "a verb of another product", Shell("tenuto serve"),
-            "error: No such command 'serve'. Did you mean `tenuto dev`?; see `tenuto --help`", USAGE),
+            "error: No such command 'serve'. Did you mean `tenuto dev`? See `tenuto --help`", USAGE),
     Mistake("cli", "a verb without its noun", Shell("tenuto list"),
-            "error: No such command 'list'. Did you mean `tenuto run list`?; see `tenuto --help`", USAGE),
+            "error: No such command 'list'. Did you mean `tenuto run list`? See `tenuto --help`", USAGE),
     Mistake("cli", "help as a verb", Shell("tenuto help"),
-            "error: No such command 'help'. Did you mean `tenuto --help`?; see `tenuto --help`", USAGE),
+            "error: No such command 'help'. Did you mean `tenuto --help`? See `tenuto --help`", USAGE),
     Mistake("cli", "a misspelt option", Shell(f"{RUN} --inptu '{{}}'"),
             "error: No such option: --inptu (Possible options: --input); see `tenuto run FILE --help`",
             USAGE),
     Mistake("cli", "an option of another product", Shell("tenuto dev --host 0.0.0.0"),
             "error: No such option: --host (Possible options: --port); see `tenuto dev --help`", USAGE),
     Mistake("cli", "an option without its value", Shell(f"{RUN} --input"),
-            "error: Option '--input' requires an argument; see `tenuto --help`", USAGE),
+            "error: Option '--input' requires an argument; see `tenuto run FILE --help`", USAGE),
     Mistake("cli", "two files", Shell(f"{NAMED} approval.yaml"),
             "error: Got unexpected extra argument(s) (approval.yaml); see `tenuto run FILE --help`", USAGE),
     Mistake("cli", "a shell is missing", Shell("tenuto completion"),
@@ -469,8 +469,8 @@ SDK = [
             "start() would block the event loop that runs here; use `await …astart(…)`", "RuntimeError"),
     Mistake("sdk", "a result in a coroutine", lambda d: asyncio.run(_result(d.ended)),
             "result() would block the event loop that runs here; use `await …aresult(…)`", "RuntimeError"),
-    Mistake("sdk", "a result that does not come", lambda d: d.waiting.result(timeout=0.01),
-            "run RUN has not ended within 0.01 s", "TimeoutError"),
+    Mistake("sdk", "a result that does not come", lambda d: d.app.start(AWAIT, {"order": "7"}).result(timeout=0.01),
+            "run RUN has not ended within 0.01 s: ask waits for event order.approved key 7", "TimeoutError"),
     Mistake("sdk", "a time-out with its unit", lambda d: d.waiting.result(timeout="1s"),
             "timeout: '1s' is no number of seconds; give one such as 30, or None", INPUT),
     Mistake("sdk", "results of ids", lambda d: d.app.results([d.ended.id]),
@@ -587,7 +587,14 @@ CODE = [
     Mistake("code", "a module that the sandbox lacks",
             lambda d: d.code("python", f"import requests\n{MAIN}1"),
             "<text>:1:89: error python_subset: `language: python` has no module `requests`\n"
-            "    hint: write it without, or say `language: cpython`", "InvalidDefinition"),
+            "    hint: put it into a task of app.py: code nodes have only Python's own modules",
+            "InvalidDefinition"),
+    code("a module that no code node has", "cpython", f"import no_such_package\n{MAIN}1",
+         "code_error: ModuleNotFoundError: No module named 'no_such_package' (line 1); put it into a task of app.py: "
+         "code nodes have only Python's own modules"),
+    code("an exit with a number", "python", f"import sys\n{MAIN}[SystemExit(n) for n in [3]]",
+         "code_error: RuntimeError: exceptions are made of one text here, as in ValueError('no such user'); say "
+         "`language: cpython` for all of Python"),
     Mistake("code", "a main without params", lambda d: d.code("python", "def main():\n    return 1"),
             "<text>:1:82: error code_no_main: `main` is called with one argument, the params\n"
             "    hint: define `def main(params): …`; what it returns is the node's output", "InvalidDefinition"),

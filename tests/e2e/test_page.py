@@ -43,6 +43,13 @@ def talk(name: str, context: Context) -> str:
 
 
 @app.task
+def flaky(context: Context) -> int:
+    if context.attempt < 3:
+        raise TaskError("http.503", "away")
+    return context.attempt
+
+
+@app.task
 def refuse() -> None:
     raise TaskError("no_stock", {PROBE!r})
 '''
@@ -73,6 +80,17 @@ nodes:
   first: {type: task, task: hello, params: {name: x}}
   bad: {type: task, task: refuse, needs: [first], retry: {max_attempts: 2, initial: 1ms}}
   never: {type: task, task: hello, params: {name: x}, needs: [bad]}
+""",
+    "again": """
+name: again
+vars: {limit: 3}
+nodes:
+  left: {type: task, task: hello, params: {name: x}}
+  charge: {type: task, task: flaky, retry: {max_attempts: 3, initial: 1ms}}
+  right: {type: task, task: hello, params: {name: x}}
+  below: {type: join, needs: [charge]}
+  last: {type: join, needs: [below]}
+output: "${nodes.charge.output}"
 """,
     "approval": """
 name: approval
@@ -225,6 +243,53 @@ def test_a_failure_says_where_and_why(server: Server, opened: Open) -> None:
     expect(page).to_have_url(re.compile(r"\?node=bad$"))
 
 
+def test_a_node_that_succeeded_in_the_end_has_no_error_but_a_last_failed_attempt(
+    server: Server, opened: Open
+) -> None:
+    page = opened(server).open(f"/runs/{server.run('again')}?node=charge")
+    node(page, "charge", "success")
+
+    drawer = page.get_by_role("complementary", name="Node charge")
+    expect(drawer.locator("h3")).to_have_text(
+        ["Input", "Output", "Attempts", "Last failed attempt"]
+    )
+    expect(drawer.locator("section").last).to_contain_text("http.503 in charge: away")
+
+
+def test_a_run_shows_its_input_and_starts_another_one_with_it(server: Server, opened: Open) -> None:
+    open_gates(server, "g8")
+    first = server.run("steps", {"gate": "g8", "amount": 41})
+    page = opened(server).open(f"/runs/{first}")
+    given = page.get_by_role("region", name="Input")
+    expect(given.locator("pre")).to_contain_text('"amount": 41')
+    given.get_by_role("link", name="Start again with this input").click()
+
+    area = page.get_by_label("Input", exact=False).first
+    expect(area).to_have_value(re.compile(r'"amount": 41'))
+    expect(page.locator("main")).to_contain_text(f"With the input of …{first[-8:]}")
+    page.get_by_role("button", name="Start a run").click()
+    expect(page).to_have_url(re.compile("/runs/[0-9a-f-]{36}$"))
+    state(page, "success")
+    expect(page.locator(".run-id")).not_to_have_text(first)
+    expect(given.locator("pre")).to_contain_text('"amount": 41')
+
+    page = opened(server).open(f"/runs/{server.run('again')}")
+    page.get_by_text("Vars", exact=True).click()
+    expect(page.get_by_label("vars", exact=True)).to_contain_text('"limit": 3')
+
+
+def test_a_key_that_a_client_drew_is_not_shown(server: Server, opened: Open) -> None:
+    drawn, chosen = "once-" + "1d8e" * 6, "once-more"
+    runs = {key: server.run("broken", key=key) for key in (drawn, chosen)}
+    page = opened(server).open("/?workflow=broken")
+
+    expect(page.locator(f'tr[data-run="{runs[chosen]}"] .c-key')).to_have_text(chosen)
+    expect(page.locator(f'tr[data-run="{runs[drawn]}"] .c-key')).to_have_text("")
+    page.locator(f'tr[data-run="{runs[drawn]}"] a').click()
+    state(page, "failed")
+    expect(page.locator(".facts")).not_to_contain_text("once-")
+
+
 def test_what_a_task_says_arrives_while_it_runs(server: Server, opened: Open) -> None:
     run = server.run("steps", {"gate": "g2", "amount": 1})
     page = opened(server).open(f"/runs/{run}?node=held")
@@ -250,6 +315,7 @@ def test_a_run_is_cancelled_after_a_question(server: Server, opened: Open) -> No
 
     state(page, "cancelled")
     node(page, "approved", "cancelled")
+    expect(page.locator(".panel.off")).to_contain_text("cancelled: changed my mind")
     expect(page.get_by_role("button", name="Cancel", exact=True)).to_have_count(0)
 
 
@@ -339,6 +405,25 @@ def test_the_list_is_live_filtered_by_the_address_and_can_be_held(
     expect(page.locator("tr[data-run]").nth(1)).to_be_visible()
 
 
+def test_the_chips_count_all_runs_live(tmp_path: Path, opened: Open) -> None:
+    server = a_server(tmp_path)
+    server.start()
+    try:
+        server.run("broken")
+        page = opened(server).open("/")
+        counted = page.locator(".chip")
+        expect(counted.filter(has_text="failed")).to_have_text("failed1")
+        server.ask(f"/runs/{server.run('approval', {'id': 'n'})}/pause", {})
+
+        expect(counted.filter(has_text="paused")).to_have_text("paused1")
+        expect(counted.first).to_have_text("all2")
+        expect(counted.filter(has_text="running")).to_have_text("running")
+        page.get_by_label("Workflow").select_option("broken")
+        expect(counted.filter(has_text="failed")).to_have_text("failed")
+    finally:
+        server.kill()
+
+
 def test_older_runs_come_by_the_page(server: Server, opened: Open) -> None:
     for _ in range(55):
         server.run("crowd")
@@ -379,11 +464,14 @@ def test_a_workflow_shows_its_graph_versions_and_source(server: Server, opened: 
     expect(page.get_by_role("heading", name="Workflows")).to_be_visible()
 
 
-@pytest.mark.parametrize("path", ["/runs/01980000-0000-7000-8000-00000000dead", "/workflows/none"])
+@pytest.mark.parametrize(
+    "path", ["/runs/01980000-0000-7000-8000-00000000dead", "/workflows/none", "/nope"]
+)
 def test_what_is_not_there_is_said_with_a_way_on(server: Server, opened: Open, path: str) -> None:
     page = opened(server).open(path)
 
-    expect(page.get_by_role("heading")).to_contain_text(re.compile("^No (run|workflow) "))
+    said = re.compile("^(No (run|workflow)|There is no page) ")
+    expect(page.get_by_role("heading")).to_contain_text(said)
     page.get_by_role("link", name="All runs").click()
     expect(page.get_by_role("heading", name="Runs")).to_be_visible()
 
@@ -401,7 +489,7 @@ def test_a_server_that_is_gone_is_said_and_its_return_resumes(tmp_path: Path, op
         server.kill()
 
         banner = page.get_by_role("alert").filter(has_text="does not answer")
-        expect(banner).to_contain_text("tenuto dev")
+        expect(banner.locator("code")).to_have_text(f"tenuto dev --port {server.port}")
         expect(page.locator("#link")).to_have_text("no connection")
         open_gates(server, "g4")
         server.start(port=server.port)
@@ -434,7 +522,8 @@ def test_a_stream_that_breaks_is_taken_up_where_it_stood(server: Server, opened:
             else route.continue_()
         ),
     )
-    watched.open(f"/runs/{run}")
+    with page.expect_request(lambda request: request.headers.get("last-event-id") == "2"):
+        watched.open(f"/runs/{run}")
 
     expect(page.locator("#link")).to_have_text("live")
     node(page, "held", "running")
@@ -573,6 +662,35 @@ def test_nothing_is_cut_off_on_a_telephone(server: Server, opened: Open) -> None
         expect(page.locator(there).first).to_be_visible()
         content, window = widths(page)
         assert content <= window, path
+
+
+def test_nothing_lies_above_a_node_and_no_figure_is_cut(server: Server, opened: Open) -> None:
+    page = opened(server).open(f"/runs/{server.run('again')}")
+    node(page, "charge", "success")
+
+    over = """() => {
+      const box = (e) => e.getBoundingClientRect();
+      const tools = box(document.querySelector('.tools'));
+      const line = document.querySelector('.line[data-node=charge]');
+      const ends = [...line.querySelectorAll('.figures span')].map((e) => box(e).right);
+      return [
+        [...document.querySelectorAll('.graph .node')].filter((e) => box(e).top < tools.bottom).length,
+        Math.max(...ends) < box(line.closest('.pane')).right - 8,
+      ];
+    }"""
+    expect(page.locator('.line[data-node="charge"] .figures')).to_contain_text("3 attempts")
+    assert page.evaluate(over) == [0, True]
+
+
+def test_on_a_telephone_a_run_that_goes_on_has_not_lasted(server: Server, opened: Open) -> None:
+    run = server.run("approval", {"id": "goes on"})
+    done = server.run("broken")
+    page = opened(server, width=380).open("/")
+    expect(page.locator(f'tr[data-run="{done}"] .badge')).to_have_text("failed")
+    before = "run => getComputedStyle(document.querySelector(`tr[data-run='${run}'] .c-lasted`), '::before').content"
+
+    assert page.evaluate(before, run) == '"so far "'
+    assert page.evaluate(before, done) == '"lasted "'
 
 
 def test_two_hundred_nodes_are_shown_and_can_be_opened(server: Server, opened: Open) -> None:

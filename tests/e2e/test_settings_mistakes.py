@@ -98,7 +98,7 @@ TABLE = [
             said="Invalid value for 'bash|zsh|fish': 'tcsh' is not one of 'bash', 'zsh', 'fish'; "
             "see `tenuto completion --help`"),
     Mistake("a verb of config's that is none", ("config", "shwo"),
-            said="No such command 'shwo'. Did you mean 'show'?; see `tenuto config --help`"),
+            said="No such command 'shwo'. Did you mean 'show'? See `tenuto config --help`"),
 ]  # fmt: skip
 
 

@@ -440,6 +440,29 @@ def test_health_says_who_it_is(server: Server) -> None:
     for path in ("/healthz", "/readyz", "/v1/health"):
         shown = models.Health.model_validate(server.get(path))
         assert shown.url == server.url
+        assert shown.database == server.engine.place
+
+
+def test_a_database_that_was_deleted_makes_the_server_unready_not_dead(tmp_path: Path) -> None:
+    path = tmp_path / "tenuto.db"
+    with serving(path) as server:
+        assert server.get("/v1/health")["database"] == str(path)
+        path.unlink()
+        answers = [server.client.get(path) for path in ("/readyz", "/v1/health")]
+        alive = server.client.get("/healthz")
+
+    for answer in answers:
+        assert "was deleted while an engine has it open" in problem(answer, "unavailable")["detail"]
+    assert alive.status_code == 200
+
+
+def test_who_asks_for_a_websocket_is_answered_as_anybody(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = {"Connection": "Upgrade", "Upgrade": "websocket"}
+
+    assert server.client.get("/healthz", headers=asked).status_code == 200
+    assert "http_server_said" not in caplog.text
 
 
 # -- streams ----------------------------------------------------------------------------------------------------------

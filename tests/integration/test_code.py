@@ -112,6 +112,38 @@ def test_an_exception_names_the_line_of_the_code(driver: Driver, language: str, 
     assert error["details"]["traceback"]
 
 
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        # The definition is checked for what stands there in plain sight.
+        (
+            "def main(params):\n    raise SystemExit(len([1]))",
+            "exceptions are made of one text here",
+        ),
+        (
+            "def main(params):\n    try:\n        import requests\n    finally: pass",
+            "put it into a task",
+        ),
+        (
+            "def main(params):\n    try:\n        import uuid\n    finally: pass",
+            "say `language: cpython`",
+        ),
+    ],
+)
+def test_what_python_lacks_is_said_with_its_cure(driver: Driver, code: str, says: str) -> None:
+    error = fail(driver, "python", code)
+
+    assert error["code"] == "code_error"
+    assert says in error["message"]
+    assert "monty" not in error["message"]
+
+
+def test_cpython_that_lacks_a_package_names_the_cure(driver: Driver) -> None:
+    error = fail(driver, "cpython", "import no_such_package\ndef main(params): pass")
+
+    assert "No module named 'no_such_package' (line 1); put it into a task" in error["message"]
+
+
 @in_each(
     "def main(params):\n    print('é', 1)\n    print()\n    print('rest', end='')",
     "function main(params) { console.log('é', 1); console.info(''); console.log('rest') }",
@@ -347,7 +379,7 @@ def test_an_answer_that_cpython_code_forges_is_no_more_than_its_result(
     driver: Driver, said: str
 ) -> None:
     code = (
-        "import json, os\ndef main(params):\n    for fd in range(3, 20):\n"
+        "import json, os\ndef main(params):\n    for fd in range(3, 100):\n"
         f"        try: os.write(fd, ({said}).encode())\n"
         "        except OSError: pass\n    os._exit(0)"
     )

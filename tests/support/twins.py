@@ -79,7 +79,7 @@ def order() -> Workflow:
         triage.when("nodes.score.output.risk > 50") >> approval
         triage.otherwise >> cool_off
         [approval, cool_off] >> ship
-        approval.on_failure >> refund
+        approval.on_failure.when("error.code == 'timeout'") >> refund
         wf.output = {
             "charge": charge.output.body.id,
             "parcel": "${nodes.ship.?output.?parcel.orValue(null)}",

@@ -42,7 +42,7 @@ class Verbs(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What health says of the process. `database` as commands must name it."""
+    """What health says of the process. `database`: the file's absolute path, or `:memory:`."""
 
     version: str
     database: str
@@ -62,6 +62,10 @@ class Backend(Protocol):
     @property
     def environment(self) -> Mapping[str, str]:
         """Where `TENUTO_VAR_<NAME>` is looked up."""
+        ...
+
+    def trouble(self) -> str | None:
+        """What makes it unready, in words; None: nothing that can be told without asking the store."""
         ...
 
     async def read(self, verb: Callable[[Answers], Awaitable[T]]) -> T:

@@ -292,7 +292,7 @@ class Health(Document):
 
     status: Literal["ok"]
     version: str
-    database: str
+    database: str = Field(description="the file's absolute path, or `:memory:`")
     pid: int
     url: str
     started_at: Instant
@@ -303,6 +303,19 @@ class RunPage(Document):
 
     items: list[Run]
     next: str | None
+
+
+class RunCounts(Document):
+    """How many runs there are of each state."""
+
+    pending: int
+    running: int
+    paused: int
+    closing: int
+    success: int
+    failed: int
+    cancelled: int
+    timed_out: int
 
 
 class WorkflowPage(Document):

@@ -57,8 +57,8 @@ def outline(document: Node) -> Iterator[Section]:
     rows = [(f"`{kind.code}`", str(kind.status), kind.title) for kind in KINDS.values()]
     about = (
         "Every error is `application/problem+json`: `type`, `title`, `status`, `detail` (a line: the cause, the "
-        "place, the cure), `code` (stable), and where there is one `path` (of the first), `hint`, `problems` (all lines "
-        "of `detail`, if there are several), `findings`. Any route may answer "
+        "place, the cure), `code` (stable), and where there is one `path` (of the first), `hint`, `problems` (the lines "
+        "of `detail`, if they are several), `findings`. Any route may answer "
         f"{', '.join(f'`{code}`' for code in EVERYWHERE)}; below stands what comes beside these."
     )
     yield Section(2, "Problems", [about, Table(("code", "status", "meaning"), rows)], "problems")

@@ -26,6 +26,7 @@ from tenuto.adapters.local.ids import Uuid7Ids
 from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sql.store import SqlStore
 from tenuto.adapters.sqlite.engine import open_engine
+from tenuto.app.files import Kept
 from tenuto.app.languages import Languages
 from tenuto.app.stage import Parts, Stage
 from tenuto.coordinator.commands import Commands
@@ -46,6 +47,7 @@ from tenuto.ports.gateway import ALL_QUEUES, TaskGateway, WorkerInfo
 from tenuto.ports.reads import Reads, RunFilter
 from tenuto.runtime.logging import get_logger
 from tenuto.runtime.service import Service, serve
+from tenuto.settings import MEMORY
 from tenuto.settings import tree as settings
 from tenuto.worker.code import CodeExecutor
 from tenuto.worker.http import HttpExecutor
@@ -85,6 +87,7 @@ class Engine:
 
     commands: Commands
     reads: Reads
+    now: Callable[[], int]
 
     def __init__(  # noqa: PLR0913 - each is a choice of the caller's, by keyword
         self,
@@ -123,6 +126,7 @@ class Engine:
         self._grace_us = 0
         self._told = False
         self._worker: _Worker | None = None
+        self._kept: Kept | None = None
 
     # -- from any thread ------------------------------------------------------------------------------------------
 
@@ -162,6 +166,15 @@ class Engine:
             _tell(self._loop, self._begin_stop)
         thread.join()
 
+    @property
+    def place(self) -> str:
+        """The database: an absolute path, or ":memory:"."""
+        return self._path if self._path == MEMORY else str(Path(self._path).absolute())
+
+    def file_trouble(self) -> str | None:
+        """Why nothing more is kept (its file is gone or another), in words; None: it is kept."""
+        return None if self._kept is None else self._kept.trouble()
+
     def call(self, coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
         """Run a coroutine on the engine's loop. Fails with Unavailable when the engine ends before it does."""
         loop, ended = self._loop, self._ended
@@ -189,8 +202,10 @@ class Engine:
     async def _live(self, begun: Future[None]) -> None:
         stage = self._stage
         clock = SystemClock() if stage is None else stage.clock
+        self.now = clock.now
         ids, dice = Uuid7Ids(), SystemDice(None if stage is None else stage.seed)
         sqlite = open_engine(self._path, clock, before_commit=self._before_commit)
+        self._kept = None if self._path == MEMORY else Kept(self._path)
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         if self._told:

@@ -37,6 +37,39 @@ class Driver:
     url: str
 
 
+class Kept:
+    """A database file as an engine has opened it. It goes on with its handle, whoever takes the name away."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = Path(path)
+        self._identity = _identity(self._path)
+
+    def trouble(self) -> str | None:
+        """Why what is written now is lost, in words; None: the file is where it was."""
+        try:
+            now = _identity(self._path)
+        except OSError:
+            return None  # it may be there
+        if now is None:
+            what = "was deleted"
+        elif now != self._identity:
+            what = "was replaced by another file"
+        else:
+            return None
+        return (
+            f"{self._path} {what} while an engine has it open, so what that one writes is lost;"
+            " stop it, put the file back or leave it gone, and start again"
+        )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
 def driver_of(path: Path | str) -> Driver | None:
     """Who has the file open; None: nobody. Raises Unavailable."""
     found = lock.holder(Path(path))

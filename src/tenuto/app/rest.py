@@ -97,7 +97,7 @@ class EngineBackend:
         self.environment = environment
         self.about = About(
             version=VERSION,
-            database=database,
+            database=engine.place,
             pid=os.getpid(),
             started_at=self._clock.now(),
         )
@@ -114,6 +114,10 @@ class EngineBackend:
     def commands(self) -> Commands:
         """The engine's."""
         return self._engine.commands
+
+    def trouble(self) -> str | None:
+        """Whether its file is still there."""
+        return self._engine.file_trouble()
 
     async def read(self, verb: Callable[[Answers], Awaitable[T]]) -> T:
         """See `Desk`."""
@@ -259,6 +263,9 @@ class _Protocol(HttpToolsProtocol):
         """A header."""
         self._count(len(name) + len(value))
         super().on_header(name, value)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """A client may ask for a websocket; it is answered as if it had not."""
 
     def _count(self, size: int) -> None:
         self._size += size

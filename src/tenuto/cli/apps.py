@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import sys
 import sysconfig
 import traceback
@@ -16,7 +17,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from tenuto.model.definition import NodeType, Work
 from tenuto.model.errors import InvalidInput
 from tenuto.settings import load
 
@@ -72,6 +72,8 @@ def missing_tasks(
         app: as `app_name` found it.
         file: of the definition, beside which an app was looked for.
     """
+    from tenuto.sdk.workflows import named_tasks
+
     missing = {
         name: node for name, node in named_tasks(nodes).items() if registry.find(name) is None
     }
@@ -91,6 +93,24 @@ def missing_tasks(
     meant = f"; did you mean {close[0]!r}?" if close else "; it has"
     listed = ", ".join(names[:_NAMED_MAX]) + (", …" if len(names) > _NAMED_MAX else "")
     return f"the app {app} has no {told}{meant} {f'It has {listed}' if close else listed}"
+
+
+def misfits(nodes: Iterable[Node], registry: Registry) -> list[str]:
+    """What to say of tasks whose params have names that their functions do not take, or lack some: they would fail."""
+    from tenuto.model.definition import NodeType, Work
+
+    told = []
+    for node in nodes:
+        if node.type is not NodeType.TASK or not isinstance(node.detail, Work):
+            continue
+        task = registry.find(node.detail.name)
+        params = json.loads(node.detail.input.text)
+        if task is None or not isinstance(params, dict):
+            continue  # `${…}` may yield anything
+        misfit = task.misfit_of_names(params)
+        if misfit is not None:
+            told.append(f"node {node.id}: {misfit}")
+    return told
 
 
 def load_app(text: str) -> Tenuto:

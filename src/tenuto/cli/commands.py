@@ -32,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=HELP,
 )
-config = group("Look at settings: tenuto.toml, TENUTO_… and what they come to.")
+config = group("Look at settings. Where each is from, and what it comes to.")
 app.add_typer(runs, name="run")
 app.add_typer(workflows, name="workflow")
 app.add_typer(events, name="event")
@@ -105,7 +105,7 @@ def dev(
         ),
     ] = None,
 ) -> None:
-    """Serve the page and REST on this machine, and drive all runs, until Ctrl-C."""
+    """Serve the page and REST here, and drive all runs. Ctrl-C ends it."""
     from tenuto.cli.dev import Wanted, serve
 
     wanted = Wanted(
@@ -137,7 +137,7 @@ def doctor(
         typer.Option("--output", "-o", metavar="text|json", help="How to print the checks."),
     ] = Verdict.TEXT,
 ) -> None:
-    """Check Python, SQLite, the disk and the database file; say what to do about trouble."""
+    """Look for trouble: Python, SQLite, disk, database. Says what to do about it."""
     from tenuto.cli.doctor import examine
 
     raise typer.Exit(examine(database, as_json=output is Verdict.JSON))
@@ -162,7 +162,7 @@ def init(
         str, typer.Argument(metavar="[FOLDER]", help="Where; it is made if it is not there.")
     ] = ".",
 ) -> None:
-    """Make a small project: two tasks, a workflow, a test, settings. Writes over nothing."""
+    """Make a small project. Two tasks, a workflow, a test, settings; writes over nothing."""
     from tenuto.cli.init import make_project
 
     raise typer.Exit(make_project(folder))
@@ -172,7 +172,7 @@ def init(
 def completion(
     shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Your shell.")],
 ) -> None:
-    """Print a script that completes verbs and options; load it in your shell's start file.
+    """Print a script that completes verbs and options. Load it in your shell's start file.
 
     bash: eval "$(tenuto completion bash)" in ~/.bashrc. zsh: the same with zsh, after compinit. fish: tenuto
     completion fish > ~/.config/fish/completions/tenuto.fish.
@@ -189,7 +189,7 @@ def language_server(
         typer.Option("--listen", metavar="HOST:PORT", help="A loopback address; port 0: any."),
     ] = "127.0.0.1:50061",
 ) -> None:
-    """Run the code of `code` nodes for engines that set `languages.server` to this address."""
+    """Run the code of `code` nodes. For engines that set `languages.server` to this address."""
     from tenuto.cli.languages import serve_languages
 
     raise typer.Exit(serve_languages(listen))

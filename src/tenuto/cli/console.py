@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from time import localtime, strftime
 from typing import Any, TextIO, cast
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from tenuto.cli.render import clean
@@ -19,8 +20,41 @@ from tenuto.views.timeline import label_of
 
 WIDTH_ELSEWHERE = 200
 """Columns where there is no terminal: enough that tables keep their lines."""
+PLAIN_FROM = 200
+"""Rows of a table that is drawn."""
 SAID_MAX = 1_000
 """Different lines of trouble remembered, so that one that comes again is not said again."""
+
+
+PRINTED = "tenuto.code"
+"""The logger of what code nodes print."""
+_USERS = ("tenuto.task", PRINTED)
+"""Loggers whose lines are the user's: as they are, and as often as they come."""
+_WORDS = {
+    "attempt_waits_for_earlier_one": "an attempt waits until the one before has ended",
+    "changes_not_told": "pages and watchers were not told what changed",
+    "child_died": "a task's process died",
+    "child_makes_no_sense": "a task's process sent what makes no sense, and was killed",
+    "children_crashed": "the keeper of task processes crashed",
+    "children_left_behind": "task processes were left behind",
+    "engine_crashed": "the engine crashed",
+    "executor_failed": "an attempt could not be carried out",
+    "exit_in_user_task_ignored": "a task tried to end the process, which goes on",
+    "gateway_unavailable": "the engine is unavailable just now; trying again",
+    "http_server_said": "the HTTP server says",
+    "idle_child_died": "an idle process for tasks died",
+    "language_server_died": "the server that runs code died; the next code starts another",
+    "lease_ran_out": "its lease ran out, so the engine may have started it again",
+    "leases_left_to_recovery": "attempts under way are left to the next engine",
+    "request_failed": "a request failed",
+    "run_quarantined": "a run is quarantined, and goes on once it is resumed",
+    "slow_client_dropped": "a client that read too slowly was dropped",
+    "task_missing": "a task is missing",
+    "work_could_not_be_stopped": "a task does not stop: its thread goes on, unheeded",
+    "worker_left_unnoticed": "the worker could not say that it leaves; its attempts are handed out again later",
+    "worker_not_registered": "the engine could not be told which tasks there are; trying again",
+}
+"""Events of the engine's log -> what they say to people."""
 
 
 class _Out:
@@ -97,10 +131,35 @@ def answers() -> Console:
     return _Answers(file=stream, highlight=False, width=width)
 
 
+def show_table(table: Table) -> None:
+    """A table on stdout. A long one is lined up without regard to the terminal's width: that takes no time."""
+    if table.row_count <= PLAIN_FROM:
+        answers().print(table)
+        return
+    columns = [
+        [str(column.header), *(str(getattr(cell, "plain", cell)) for cell in column.cells)]
+        for column in table.columns
+    ]
+    widths = [max(map(len, cells)) for cells in columns]
+    rows = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in zip(*columns, strict=True))
+    say("\n".join(rows))
+
+
 def notes() -> Console:
     """For progress on stderr."""
     stream = cast("TextIO", _Heedless(_Out.notes or sys.stderr))
     return Console(file=stream, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def progress(text: str, console: Console | None = None) -> Iterator[Callable[[int], None]]:
+    """A line on a terminal that counts while something takes its time; nothing elsewhere. `text` holds `{}`."""
+    console = console or notes()
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status(text.format(0)) as status:
+        yield lambda count: status.update(text.format(count))
 
 
 def _answering() -> TextIO:
@@ -177,13 +236,15 @@ class Trouble(logging.Handler):
         root = logging.getLogger("tenuto")
         root.handlers[:] = [self]
         tasks = logging.getLevelNamesMapping()[level.upper()]
-        logging.getLogger("tenuto.task").setLevel(tasks)
+        for name in _USERS:
+            logging.getLogger(name).setLevel(tasks)
         root.setLevel(tasks if tasks == logging.DEBUG else max(tasks, logging.WARNING))
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a line above the live view."""
         fields = dict(getattr(record, "tenuto", None) or {"event": record.getMessage()})
-        if record.name != "tenuto.task":
+        if record.name not in _USERS:
+            put_in_words(fields)
             text = f"{record.name} {fields}"  # without the time of a line
             if text in self._said or len(self._said) >= SAID_MAX:
                 return
@@ -193,9 +254,19 @@ class Trouble(logging.Handler):
             return
         style = "yellow" if record.levelno >= logging.WARNING else "dim"
         at = strftime("%H:%M:%S", localtime(record.created))
+        if record.name == PRINTED:
+            fields["event"] = fields.pop("text", "")
         for line in log_lines(fields, at):
             # Styled text: a `style` of print would also tint the live view below the line.
             self._console.print(Text(line, style=style))
+
+
+def put_in_words(fields: dict[str, object]) -> None:
+    """Say an event of the engine's in words, with its reason behind a colon. JSON keeps the event's name."""
+    words = _WORDS.get(str(fields.get("event")))
+    if words is not None:
+        reason = fields.pop("reason", None) or fields.pop("text", None)
+        fields["event"] = words if reason is None else f"{words}: {reason}"
 
 
 def log_lines(fields: dict[str, object], at: str) -> list[str]:

@@ -27,13 +27,13 @@ from tenuto.app.embedded import Engine
 from tenuto.app.files import announce
 from tenuto.app.listening import HOST, bind, holder_of, next_free
 from tenuto.app.rest import RestService
-from tenuto.cli.apps import BrokenApp, app_name, load_app, missing_tasks
+from tenuto.cli.apps import BrokenApp, app_name, load_app, misfits, missing_tasks
 from tenuto.cli.console import Trouble, kept_streams, notes
 from tenuto.cli.interrupts import Interrupts
 from tenuto.cli.look import open_runs
 from tenuto.cli.render import clean, end_text, short_id
 from tenuto.cli.sources import Sources, folder_of, trouble_loading
-from tenuto.cli.workspace import Workspace, both_say, read_workflow
+from tenuto.cli.workspace import Stamp, Workspace, both_say, read_workflow, stamp_of
 from tenuto.dsl.findings import Finding
 from tenuto.model.errors import Conflict, InvalidInput, NotFound, TenutoError, Unavailable
 from tenuto.model.graph import Graph
@@ -155,9 +155,12 @@ class _Dev:
     """REST answers from here on: whoever calls finds what was deployed."""
     _log: _Log = field(init=False)
     _changed: SimpleQueue[RunId] = field(default_factory=SimpleQueue)
+    _settings_file: tuple[Path, Stamp | None] = field(init=False)
 
     def run(self, first: list[Path], interrupts: Interrupts) -> int:
         """Open, serve, watch, close."""
+        settings_file = self.settings.file or Path("tenuto.toml")
+        self._settings_file = settings_file, stamp_of(settings_file)
         self._log = _Log(as_json=self.settings.log.format == "json")
         self._log.install(self.settings.log.level)
         self._socket = self._bind()
@@ -179,7 +182,11 @@ class _Dev:
                 self._log.say(
                     "stopping", f"stopping: {self._under_way()}; Ctrl-C again stops at once"
                 )
-            if self.database.path is not None and self._engine.ended is None:
+            if (
+                self.database.path is not None
+                and self._engine.ended is None
+                and self._engine.file_trouble() is None  # else the lock file is another's
+            ):
                 # Who looks for a server that starts anew waits for it: it has the same address.
                 announce(self.database.path, self._url if again else "")
             drain_s = self.settings.worker.drain_us / 1_000_000
@@ -317,8 +324,8 @@ class _Dev:
             name = loaded.graph.definition.name
             owner = self.workspace.claim(path, name)
             if owner is not None:
-                told = f"{both_say(str(owner), str(path), clean(name))}; {owner} stays in use"
-                self._log.say("name_taken", told, level="error", file=str(path))
+                twins = f"{both_say(str(owner), str(path), clean(name))}; {owner} stays in use"
+                self._log.say("name_taken", twins, level="error", file=str(path))
                 continue
             told = self._deploy(path, loaded.graph)
             if not starting:
@@ -348,6 +355,8 @@ class _Dev:
         told = missing_tasks(graph.definition.nodes, self.registry, self.app_name, path)
         if told is not None:
             self._log.say("task_missing", f"{path}: {told}", level="warning", file=str(path))
+        for misfit in misfits(graph.definition.nodes, self.registry):
+            self._log.say("task_misfit", f"{path}: {misfit}", level="warning", file=str(path))
 
     def _tell_findings(self, path: Path, findings: tuple[Finding, ...]) -> None:
         """The file is not usable: say why, all of it; the version before stays in use."""
@@ -365,12 +374,23 @@ class _Dev:
                 self.news.get(timeout=TICK_S)
             if self._engine.ended is not None:
                 raise Unavailable(f"the engine has ended: {self._engine.ended}")
+            if (why := self._engine.file_trouble()) is not None:
+                raise Unavailable(why)
             self._tell_ends()
             if self.settings.dev.watch:
+                self._tell_settings()
                 self._deploy_all(self.workspace.scan())
                 if self._app_changed():
                     return True
         return False
+
+    def _tell_settings(self) -> None:
+        """Settings hold from a start on; a start anew reads them."""
+        path, before = self._settings_file
+        if (now := stamp_of(path)) != before:
+            self._settings_file = path, now
+            told = f"{path.name} changed: start again to use it"
+            self._log.say("settings_changed", told, level="warning", file=str(path))
 
     def _app_changed(self) -> bool:
         changed = self.sources.changed() if self.sources is not None else []
@@ -391,7 +411,7 @@ class _Dev:
         rows = self._ask(self._engine.reads.list_tasks(wanted))
         if not rows:
             return ""
-        names = list(dict.fromkeys(clean(label_of(row.place)) for row in rows))
+        names = list(dict.fromkeys(clean(label_of(row.task.place)) for row in rows))
         listed = ", ".join(names[:TASKS_SHOWN]) + (", …" if len(names) > TASKS_SHOWN else "")
         count = f"{len(rows)}{'' if len(rows) < _LISTED else ' or more'}"
         noun = "task" if len(rows) == 1 else "tasks"

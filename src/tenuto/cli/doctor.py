@@ -185,12 +185,15 @@ def nearest_folder(path: Path) -> Path:
 
 def check_folder(folder: Path) -> Check:
     """SQLite writes files beside the database, so the folder itself must be writable."""
-    if os.access(folder, os.W_OK | os.X_OK):
-        return Check("folder", Grade.OK, f"{folder} is writable")
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return Check("folder", Grade.OK, f"{folder} is writable")
+    except OSError as error:
+        why = error.strerror
     return Check(
         "folder",
         Grade.ERROR,
-        f"{folder} is not writable",
+        f"{folder} is not writable: {why}",
         f"chmod u+wx {folder}, or name another file with --database",
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tenuto.app.definitions import load_definition
 from tenuto.app.embedded import Engine
 from tenuto.app.files import driver_of
-from tenuto.cli.apps import app_name, load_app, missing_tasks
+from tenuto.cli.apps import app_name, load_app, misfits, missing_tasks
 from tenuto.cli.arguments import read_input, read_vars
 from tenuto.cli.console import Trouble, kept_streams, notes, reserve_stdout
 from tenuto.cli.definitions import read_definition, show_findings
@@ -39,6 +39,7 @@ from tenuto.model.errors import (
     InvalidInput,
     InvariantViolated,
     NotFound,
+    Unavailable,
 )
 from tenuto.model.ids import RunId
 from tenuto.model.states import FINAL_NODE_LETTERS, FINAL_RUN_STATES, NodeLetter, RunState
@@ -139,7 +140,10 @@ def drive(wanted: Wanted) -> int:
 
 def _refuse_served(database: Database, wanted: Wanted) -> None:
     """A server that has the file open can do this. Raises Conflict, with the command for it."""
-    driver = driver_of(database.path) if database.path is not None else None
+    driver = None
+    if database.path is not None:
+        with suppress(Unavailable):  # opening it will say what is wrong with it
+            driver = driver_of(database.path)
     if driver is None or not driver.url:
         return
     who = f"{database} is in use by the server at {driver.url} (pid {driver.pid})"
@@ -278,11 +282,13 @@ class _Session:
         ]
         self._warn_of_missing(open_nodes)
 
-    def _warn_of_missing(self, nodes: Iterable[Node]) -> None:
+    def _warn_of_missing(self, nodes: Sequence[Node]) -> None:
         """A task that nobody has is waited for (DESIGN section 5); only this process could bring it, so say so."""
         told = missing_tasks(nodes, self._tasks.registry, self._tasks.app, self._tasks.file)
         if told is not None:
             self._note.print(f"warning: {told}; the run waits there", markup=False)
+        for misfit in misfits(nodes, self._tasks.registry):
+            self._note.print(f"warning: {misfit}", markup=False)
 
     def _compare(self, file: str, run: RunRow) -> None:
         """A run keeps the version that it began with: say so where FILE is another one by now."""

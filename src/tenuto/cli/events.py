@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from tenuto.cli.arguments import read_json
-from tenuto.cli.console import answers, note, say
+from tenuto.cli.console import note, say, show_table
 from tenuto.cli.door import Door, File, Server, ask, ask_server, holds_nothing
 from tenuto.cli.runs import place_of, print_documents
 from tenuto.cli.tables import awaited_table
@@ -75,7 +75,7 @@ def list_events(door: Door, *, event: str | None, output: str) -> int:
     if print_documents(awaited, output):
         return 0
     if awaited:
-        answers().print(awaited_table(awaited))
+        show_table(awaited_table(awaited))
         return 0
     named = f" {event!r}" if event is not None else ""
     note(f"no run waits for an event{named} in {place_of(door)}")

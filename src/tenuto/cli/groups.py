@@ -25,7 +25,7 @@ Files = Annotated[
 def deploy(
     files: Files, url: Url = None, database: Database = None, output: Output = Format.TABLE
 ) -> None:
-    """Store definitions on a server; each changed one is a new version. All of them, or none."""
+    """Store definitions on a server. Each changed one is a new version; all of them, or none."""
     from tenuto.cli.door import find_door
     from tenuto.cli.starting import deploy_files
 
@@ -69,7 +69,7 @@ def workflow_show(
     database: Database = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show a version: input, vars, nodes, edges; and the versions before it."""
+    """Show a version: input, vars, nodes, edges. And the versions before it."""
     from tenuto.cli.door import find_door
     from tenuto.cli.workflows import show_workflow
 
@@ -92,7 +92,7 @@ def workflow_diff(
     database: Database = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show what changed from version A to version B: lines, nodes, edges."""
+    """Show what changed from version A to B: lines, nodes, edges."""
     from tenuto.cli.door import find_door
     from tenuto.cli.workflows import diff_workflow
 
@@ -167,7 +167,7 @@ def event_send(
     url: Url = None,
     database: Database = None,
 ) -> None:
-    """Put an event into the mailbox; works while an engine runs and while none does."""
+    """Put an event into the mailbox. Works while an engine runs and while none does."""
     from tenuto.cli.door import find_door
     from tenuto.cli.events import send_event
 

@@ -38,10 +38,11 @@ def make_project(text: str) -> int:
     if not text or "\0" in text:
         raise InvalidInput("is empty" if not text else "holds a NUL character", path="FOLDER")
     folder = Path(text)
+    place = folder.absolute()  # a working directory that is gone is told of before anything is made
     _check(folder, text)
     wanted = [name for name in FILES if name != _KEPT or not (folder / name).exists()]
     _write(folder, {each: text_of(each) for each in wanted})
-    _tell(folder, text, wanted)
+    _tell(folder, place, text, wanted)
     return 0
 
 
@@ -111,12 +112,12 @@ def _unwritable(folder: Path, error: OSError) -> Unavailable:
     return Unavailable(f"{place} cannot be made: {error.strerror}; nothing was made")
 
 
-def _tell(folder: Path, text: str, made: Sequence[str]) -> None:
-    say(f"made in {folder.absolute()}:")
+def _tell(folder: Path, place: Path, text: str, made: Sequence[str]) -> None:
+    say(f"made in {place}:")
     for name in made:
         say(f"  {name:<20} {FILES[name]}")
     say("next:")
-    if folder.absolute() != Path.cwd():
+    if place != Path.cwd():
         say(f"  cd {shlex.quote(text)}")
     say("  tenuto run hello.yaml --set name=Ada")
     say("  tenuto dev")

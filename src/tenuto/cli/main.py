@@ -188,13 +188,13 @@ def _path_of(arguments: list[str]) -> str:
     from typer.core import TyperGroup
 
     from tenuto.cli.commands import app
-    from tenuto.cli.options import RunGroup
+    from tenuto.cli.options import PLURALS, RunGroup
 
     command, path, words = typer.main.get_command(app), "tenuto", list(arguments)
     while isinstance(command, TyperGroup):
         below = None
         if words:
-            below = command.get_command(None, words[0])
+            below = command.commands.get(PLURALS.get(words[0], words[0]))
             if below is None and isinstance(command, RunGroup):
                 below = command.commands["FILE"]
         if below is None:

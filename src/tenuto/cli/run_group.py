@@ -78,7 +78,7 @@ def run_file(
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Store the definition in FILE, start one run of it and drive it to its end."""
+    """Start one run of FILE and drive it to its end. Stores the definition first."""
     from tenuto.cli.drive import Wanted, drive
 
     wanted = Wanted(
@@ -269,7 +269,7 @@ def run_wait(
     database: Database = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Wait until runs have ended; exit code 0 when all succeeded, 1 when one did not."""
+    """Wait until runs have ended. Exit code 0 when all succeeded, 1 when one did not."""
     from tenuto.cli.arguments import read_timeout
     from tenuto.cli.door import find_door
     from tenuto.cli.watch import wait_for
@@ -294,7 +294,7 @@ def run_logs(
     database: Database = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Print what the attempts of a run said: prints, log lines, progress."""
+    """Print what attempts said: prints, log lines, progress."""
     from tenuto.cli.door import find_door
     from tenuto.cli.watch import show_logs
 
@@ -311,7 +311,7 @@ def run_cancel(
     url: Url = None,
     database: Database = None,
 ) -> None:
-    """Cancel an unfinished run: of a server, or of a file that no engine has open."""
+    """Cancel an unfinished run. Of a server, or of a file that no engine has open."""
     from tenuto.cli.door import find_door
     from tenuto.cli.runs import cancel_run
 
@@ -320,7 +320,7 @@ def run_cancel(
 
 @runs.command("pause", epilog=examples("tenuto run pause 1f3a9c2e"))
 def run_pause(id: RunWord, url: Url = None, database: Database = None) -> None:
-    """Hand out no more tasks of an unfinished run: of a server, or of a file that no engine has open."""
+    """Hand out no more tasks of a run. Of a server, or of a file that no engine has open."""
     from tenuto.cli.door import find_door
     from tenuto.cli.runs import pause_run
 
@@ -329,7 +329,7 @@ def run_pause(id: RunWord, url: Url = None, database: Database = None) -> None:
 
 @runs.command("resume", epilog=examples("tenuto run resume 1f3a9c2e"))
 def run_resume(id: RunWord, url: Url = None, database: Database = None) -> None:
-    """Let a paused or quarantined run go on; where no engine drives it, `tenuto run --carry-on` does then."""
+    """Let a paused or quarantined run go on. Where no engine drives it, `tenuto run --carry-on` does then."""
     from tenuto.cli.door import find_door
     from tenuto.cli.runs import resume_run
 
@@ -364,7 +364,7 @@ def run_export(
     url: Url = None,
     database: Database = None,
 ) -> None:
-    """Write all that is kept of a run as one JSON document: definition, history, payloads, logs."""
+    """Write all that is kept of a run as one JSON document. Definition, history, payloads, logs."""
     from tenuto.cli.door import find_door
     from tenuto.cli.runs import export_run
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tenuto.cli.console import answers, note, say
+from tenuto.cli.console import answers, note, say, show_table
 from tenuto.cli.door import (
     START_HINT,
     Door,
@@ -73,7 +73,7 @@ def list_runs(
     if print_documents(runs, output):
         return 0
     if runs:
-        answers().print(runs_table(runs, now_us()))
+        show_table(runs_table(runs, now_us()))
         if more:
             note(f"the newest {limit}; --limit shows more, --all shows all")
         return 0
@@ -164,9 +164,15 @@ def show_node(door: Door, text: str, node: str, *, output: str) -> int:
     if isinstance(door, File):
         must_exist(door, text)
     found: Document = ask(door, lambda source: source.run_node(text, node), output=output)
-    if output != "table":
+    if output == "table":
+        print_node(found)
+    else:
         say(json.dumps(found, ensure_ascii=False))
-        return 0
+    return 0
+
+
+def print_node(found: Document) -> None:
+    """Print the document of a node for people."""
     console = answers()
     head = f"{clean(found['place'] or found['node'])}  {found['type']}  "
     console.print(head, styled(found["state"]), sep="", markup=False)
@@ -186,7 +192,6 @@ def show_node(door: Door, text: str, node: str, *, output: str) -> int:
         _print_error(console, "last failed attempt", found["error"])
     for each in found["notes"]:
         console.print(note_line(each), markup=False)
-    return 0
 
 
 def _print_error(console: Console, name: str, error: object) -> None:

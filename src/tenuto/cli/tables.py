@@ -142,8 +142,15 @@ def _progress(text: str) -> str:
         done, total, message = said["done"], said.get("total"), said.get("message") or ""
     except (ValueError, KeyError, TypeError, AttributeError):
         return text
-    share = f"{done:g}" if total is None else f"{done:g} of {total:g}"
+    share = _amount(done) if total is None else f"{_amount(done)} of {_amount(total)}"
     return f"progress: {share} {message}".rstrip()
+
+
+def _amount(number: object) -> str:
+    """Whole numbers in full, others as short as they are."""
+    if isinstance(number, float):
+        return str(int(number)) if number.is_integer() else f"{number:.12g}"
+    return str(number)
 
 
 def _age(instant: str, now: int) -> str:

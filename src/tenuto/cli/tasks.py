@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tenuto.cli.console import answers, note
+from tenuto.cli.console import note, show_table
 from tenuto.cli.door import Door
 from tenuto.cli.runs import check_states, place_of, print_documents, read_list
 from tenuto.cli.tables import tasks_table
@@ -33,7 +33,7 @@ def list_tasks(
     if print_documents(tasks, output):
         return 0
     if tasks:
-        answers().print(tasks_table(tasks))
+        show_table(tasks_table(tasks))
         note("`tenuto run show ID --node NODE` shows what a task was given, and what it said")
         if more:
             note(f"the first {limit}; --limit shows more, --all shows all")

@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tenuto.cli.console import note, say
+from tenuto.cli.console import note, progress, say
 from tenuto.cli.door import Door, File, ask, must_exist
 from tenuto.model.errors import InvalidInput
 from tenuto.views.answers import LIMIT_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tenuto.cli.door import Source
 
 Document = dict[str, Any]
@@ -25,7 +27,8 @@ def verify(door: Door, text: str | None, *, every: bool, output: str) -> int:
         raise InvalidInput("give the ID of one run, or --all")
     if isinstance(door, File):
         must_exist(door, text or "--all")
-    checked = ask(door, lambda source: _check_all(source, text), output=output)
+    with progress("verified {:,} runs") as tell:
+        checked = ask(door, lambda source: _check_all(source, text, tell), output=output)
     if output == "table":
         for each in checked:
             line = _words(each) if text is not None else f"{each['run_id']}  {_words(each)}"
@@ -40,14 +43,18 @@ def verify(door: Door, text: str | None, *, every: bool, output: str) -> int:
     return 0 if all(each["ok"] for each in checked) else 1
 
 
-async def _check_all(source: Source, text: str | None) -> list[Document]:
+async def _check_all(
+    source: Source, text: str | None, tell: Callable[[int], None]
+) -> list[Document]:
     if text is not None:
         return [await source.verify_run(text)]
     checked: list[Document] = []
     cursor: str | None = None
     while True:
         page: Document = await source.list_runs(limit=LIMIT_MAX, cursor=cursor)
-        checked += [await source.verify_run(run["run_id"]) for run in page["items"]]
+        for run in page["items"]:
+            checked.append(await source.verify_run(run["run_id"]))
+            tell(len(checked))
         cursor = page["next"]
         if cursor is None:
             return checked

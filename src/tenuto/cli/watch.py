@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tenuto.cli.console import is_unheard, note, notes, say
 from tenuto.cli.door import Door, File, Server, ask, must_exist
 from tenuto.cli.interrupts import Interrupts
-from tenuto.cli.render import cures, end_text
+from tenuto.cli.render import cures, end_text, short_id
 from tenuto.cli.runs import look_at
 from tenuto.cli.screen import REDRAW_S, Screen
 from tenuto.cli.tables import note_line
 from tenuto.model.errors import TenutoError, Unavailable
 from tenuto.model.states import FINAL_RUN_STATES, RunState
 from tenuto.views.answers import Answers
-from tenuto.views.report import Report, report_json
+from tenuto.views.report import Report, report_json, waits_told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -112,6 +112,9 @@ def wait_for(door: Door, texts: Sequence[str], *, timeout_s: float | None, outpu
     if all(state == RunState.SUCCESS for state in states):
         return 0
     note("the time is up; the runs go on")
+    for report in reports:
+        if told := waits_told(report):
+            note(f"run {short_id(report['run_id'])}: {told}")
     return TIMED_OUT
 
 

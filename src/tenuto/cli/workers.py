@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenuto.cli.console import answers, note
+from tenuto.cli.console import note, show_table
 from tenuto.cli.door import Door, ask, holds_nothing
 from tenuto.cli.look import now_us
 from tenuto.cli.runs import place_of, print_documents
@@ -19,7 +19,7 @@ def list_workers(door: Door, *, output: str) -> int:
     if print_documents(workers, output):
         return 0
     if workers:
-        answers().print(workers_table(workers, now_us()))
+        show_table(workers_table(workers, now_us()))
     else:
         note(f"no workers in {place_of(door)}; `tenuto dev` is one, and so is `tenuto run FILE`")
     return 0

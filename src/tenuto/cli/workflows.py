@@ -6,7 +6,7 @@ import json
 from difflib import unified_diff
 from typing import TYPE_CHECKING, Any
 
-from tenuto.cli.console import answers, note, say
+from tenuto.cli.console import answers, note, say, show_table
 from tenuto.cli.door import Door, File, ask
 from tenuto.cli.look import now_us
 from tenuto.cli.render import clean
@@ -33,7 +33,7 @@ def list_workflows(door: Door, *, limit: int, every: bool, output: str) -> int:
     if print_documents(workflows, output):
         return 0
     if workflows:
-        answers().print(workflows_table(workflows, now_us()))
+        show_table(workflows_table(workflows, now_us()))
         if more:
             note(f"the first {limit}; --limit shows more, --all shows all")
     else:

@@ -10,6 +10,7 @@ import ast
 import builtins
 import importlib
 import re
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,6 +42,14 @@ BUILTINS = frozenset(
 )
 """Python's own names that Monty has not."""
 assert set(dir(builtins)) >= BUILTINS
+_EXCEPTIONS = frozenset(
+    name
+    for name, made in vars(builtins).items()
+    if isinstance(made, type) and issubclass(made, BaseException)
+)
+CPYTHON = "write it without, or say `language: cpython`"
+OUTSIDE = "put it into a task of app.py: code nodes have only Python's own modules"
+"""The cure for a module that is not Python's own."""
 
 _BREAK = re.compile(r"\r\n|\r|\n")
 _TOO_DEEP = "it is nested too deeply"
@@ -230,7 +239,23 @@ def _check_subset(code: _Code, tree: ast.Module) -> None:
         if id(part) in guarded and isinstance(part, ast.Import | ast.ImportFrom):
             continue  # the code may be ready for its lack
         for what, at in _lacking(part, own):
-            code.add("python_subset", code.of(at), what=what)
+            code.add("python_subset", code.of(at), what=what, cure=CPYTHON)
+        for module, at in _unknown_modules(part):
+            is_known = module.partition(".")[0] in sys.stdlib_module_names
+            cure = CPYTHON if is_known else OUTSIDE
+            code.add("python_subset", code.of(at), what=f"module `{module}`", cure=cure)
+
+
+def _unknown_modules(part: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    match part:
+        case ast.Import():
+            yield from ((a.name, a) for a in part.names if a.name not in MODULES)
+        case ast.ImportFrom():
+            name = "." * part.level + (part.module or "")
+            if name not in MODULES:
+                yield name, part
+        case _:
+            pass
 
 
 def _lacking(part: ast.AST, own: set[str]) -> Iterator[tuple[str, ast.AST]]:
@@ -239,17 +264,8 @@ def _lacking(part: ast.AST, own: set[str]) -> Iterator[tuple[str, ast.AST]]:
     match part:
         case ast.comprehension(is_async=1):
             yield "asynchronous comprehensions", part.target
-        case ast.Import():
-            yield from (
-                (f"module `{alias.name}`", alias)
-                for alias in part.names
-                if alias.name not in MODULES
-            )
-        case ast.ImportFrom():
-            name = "." * part.level + (part.module or "")
-            if name not in MODULES:
-                yield f"module `{name}`", part
-            elif any(alias.name == "*" for alias in part.names):
+        case ast.ImportFrom(level=0, module=name) if name in MODULES:
+            if any(alias.name == "*" for alias in part.names):
                 yield "`import *`", part
         case ast.ClassDef():
             if part.bases or part.keywords:
@@ -261,6 +277,16 @@ def _lacking(part: ast.AST, own: set[str]) -> Iterator[tuple[str, ast.AST]]:
                     yield "classes inside classes", inner
         case ast.Name(id=name, ctx=ast.Load()) if name in BUILTINS and name not in own:
             yield f"`{name}`", part
+        case ast.Call(func=ast.Name(id=name)) if name in _EXCEPTIONS - BUILTINS - own:
+            if part.keywords or len(part.args) > 1 or any(map(_is_no_text, part.args)):
+                yield "exceptions made of anything but one text", part
+
+
+def _is_no_text(argument: ast.expr) -> bool:
+    """Whether a value is seen not to be text."""
+    if isinstance(argument, ast.Constant):
+        return not isinstance(argument.value, str)
+    return isinstance(argument, ast.Dict | ast.List | ast.Set | ast.Tuple)
 
 
 # -- JavaScript --------------------------------------------------------------------------------------------------------

@@ -41,7 +41,13 @@ _NEVER_KEY = {
     "null_type": "nothing",
 }
 _CHOICES = ("?", "&&", "||")
-_JINJA = re.compile(r"\{\{([^{}]+)\}\}")
+_ROOTS = "(?:input|vars|nodes|error|item|secrets)"
+_PLAIN = re.compile(
+    r"\{\{([^{}]+)\}\}"
+    rf"|(?<!\$)\{{\s*({_ROOTS}[.\[][^{{}}]*?)\s*\}}"
+    rf"|(?<!\$)\$({_ROOTS}(?:\.[A-Za-z_]\w*)+)"
+)
+"""What looks like an expression and is none: `{{ … }}`, and `{input.x}` and `$input.x`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +159,24 @@ class Expressions:
                 at = places.offset(parts.start)
                 self._findings.add("template_unclosed", at, tree.value[parts.start :])
                 return
+            between, at = [], 0
             for piece in parts:
                 _, found = self._expression(piece.text, piece.start, places, owner, secrets=secrets)
                 reads.update(dict.fromkeys(found))
-        elif isinstance(tree.value, str) and (braces := _JINJA.search(tree.value)):
-            at = Places(tree, self._findings.text).offset(braces.start())
-            self._findings.add("jinja_braces", at, braces[0], cure=braces[1].strip())
+                between += [tree.value[at : piece.start], " " * len(piece.text)]
+                at = piece.start + len(piece.text)
+            self._plain("".join([*between, tree.value[at:]]), places)
+        elif isinstance(tree.value, str):
+            self._plain(tree.value, Places(tree, self._findings.text))
+
+    def _plain(self, text: str, places: Places) -> None:
+        """Warn of what stands in the text as if it were an expression."""
+        if "{" not in text and "$" not in text:
+            return
+        found = _PLAIN.search(text)
+        if found is not None:
+            meant = next(filter(None, found.groups())).strip()
+            self._findings.add("jinja_braces", places.offset(found.start()), found[0], cure=meant)
 
     def _expression(
         self, text: str, start: int, places: Places, owner: Owner, *, secrets: bool = False

@@ -239,7 +239,8 @@ KINDS: Mapping[str, Kind] = _kinds(
     Kind(
         "error_not_here",
         "`error` has no value in {reader}",
-        "read it in a failure or always edge, or in a node that such an edge leads to",
+        "read it in a failure or always edge, or in a node that such an edge leads to; "
+        "elsewhere read `nodes.<id>.error` of the node that failed",
     ),
     Kind(
         "secret_not_allowed",
@@ -252,7 +253,7 @@ KINDS: Mapping[str, Kind] = _kinds(
     Kind(
         "python_subset",
         "`language: python` has no {what}",
-        "write it without, or say `language: cpython`",
+        "{cure}",
     ),
     # --- the graph: message and hint come from the structure ---
     _of_graph(

@@ -103,9 +103,13 @@ def described(error: BaseException, code: str) -> dict[str, object]:
         lines = "".join(traceback.format_exception(type(error), error, at))
     except Exception:  # noqa: BLE001 - the code's own classes
         lines = message
+    placed = message if line is None else f"{message} (line {line})"
+    own = sys.stdlib_module_names
+    if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] not in own:
+        placed = f"{placed}; {door.OUTSIDE}"
     return {
         "code": "code_error",
-        "message": message if line is None else f"{message} (line {line})",
+        "message": placed,
         "type": name,
         "line": line,
         "traceback": lines[-TRACEBACK_MAX:],

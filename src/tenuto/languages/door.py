@@ -6,6 +6,9 @@ json module and one comparison; only what that does not bring back unchanged is 
 
 from __future__ import annotations
 
+OUTSIDE = "put it into a task of app.py: code nodes have only Python's own modules"
+"""The cure for a module that is not Python's own."""
+
 SOURCE = """
 import json as _tenuto_json
 import re as _tenuto_re

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -29,6 +30,8 @@ from tenuto.ports.languages import Fault, Outcome, Output, Program, Say, Trouble
 CONFINEMENT = "interpreter"
 NO_MAIN = "the code has no `main`: define `def main(params): …`"
 CPYTHON = "say `language: cpython` for all of Python"
+_INTERNAL = "Internal error in monty: "
+_ONE_TEXT = "exceptions can only be called with zero or one string argument"
 OUT_OF_MEMORY = "the code needs more memory than it may take"
 _TRACEBACK_MAX = 8_192
 _RECYCLED = 1_000
@@ -158,6 +161,9 @@ def _failed(error: MontyError, program: Program) -> Outcome:
     if not isinstance(error, MontyRuntimeError | MontySyntaxError):
         return Fault(trouble=Trouble.CODE_ERROR, message=str(error).partition("\n")[0])
     kind, _, text = error.display("type-msg").partition(": ")
+    cure = _cure(kind, text)
+    if text.startswith(_INTERNAL):
+        text = _in_words(text.removeprefix(_INTERNAL))
     if kind == "TimeoutError" and "time limit exceeded" in text:
         return Fault(trouble=Trouble.TIMEOUT, message="", retryable=True)
     if kind == "MemoryError" and "limit exceeded" in text:
@@ -171,9 +177,8 @@ def _failed(error: MontyError, program: Program) -> Outcome:
     message = f"{kind}: {first}" if first else kind
     if line is not None:
         message = f"{message} (line {line})"
-    is_lack = kind == "ModuleNotFoundError" or (kind == "NotImplementedError" and "monty" in text)
-    if is_lack:
-        message = f"{message}; {CPYTHON}"
+    if cure:
+        message = f"{message}; {cure}"
     lines = "".join(f'  File "<code>", line {frame.line}\n' for frame in frames)
     details = {
         "type": kind,
@@ -184,5 +189,21 @@ def _failed(error: MontyError, program: Program) -> Outcome:
         trouble=Trouble.CODE_ERROR,
         message=message,
         details=orjson.dumps(details).decode(),
-        retryable=not (isinstance(error, MontySyntaxError) or is_lack),
+        retryable=not (isinstance(error, MontySyntaxError) or cure),
     )
+
+
+def _in_words(lack: str) -> str:
+    """What Monty gave up at, in words of whoever wrote the code; its line is not known."""
+    if lack == _ONE_TEXT:
+        return "exceptions are made of one text here, as in ValueError('no such user')"
+    return f"the interpreter of `python` gave up: {lack}"
+
+
+def _cure(kind: str, text: str) -> str:
+    """What to do about something that `python` lacks; empty for an error of the code itself."""
+    if kind == "ModuleNotFoundError":
+        name = text.partition("'")[2].partition("'")[0].partition(".")[0]
+        return CPYTHON if name in sys.stdlib_module_names else door.OUTSIDE
+    is_lack = text.startswith(_INTERNAL) or (kind == "NotImplementedError" and "monty" in text)
+    return CPYTHON if is_lack else ""

@@ -50,6 +50,15 @@ def format_duration(us: int) -> str:
     return f"{us // DAY_US}d{us % DAY_US // HOUR_US:02d}h"
 
 
+def format_remaining(us: int) -> str:
+    """As `format_duration`, rounded up to the last unit shown: what has just begun to run out is whole."""
+    for size, unit in ((DAY_US, HOUR_US), (HOUR_US, MINUTE_US), (MINUTE_US, SECOND_US)):
+        up = -(-us // unit) * unit
+        if up >= size:
+            return format_duration(up)
+    return format_duration(us)
+
+
 def parse_instant(text: str) -> int:
     """Read RFC 3339 with an offset as microseconds since 1970.
 

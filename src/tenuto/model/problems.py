@@ -237,7 +237,7 @@ def _join(definition: Definition, node: int, ins: Sequence[int]) -> Iterator[Pro
 
 
 def _most_of_one_end(definition: Definition, ins: Sequence[int]) -> int:
-    """How many of the edges into a join can be taken: all, unless one switch or the failure of one node decides them."""
+    """How many of the edges into a join can be taken: all, unless one switch or one failure decides them."""
     edges = [definition.edges[n] for n in ins]
     if len({edge.source for edge in edges}) > 1:
         return len(edges)

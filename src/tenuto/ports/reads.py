@@ -183,5 +183,5 @@ class Reads(Protocol):
         ...
 
     async def count_runs(self, namespace: str) -> Mapping[str, int]:
-        """State -> how many."""
+        """State as people see it (`paused` is one) -> how many; without those of which there are none."""
         ...

@@ -22,6 +22,7 @@ from tenuto.sdk import workflows
 from tenuto.sdk.failures import RunFailed
 from tenuto.sdk.link import LINKS
 from tenuto.sdk.remote import Remote
+from tenuto.sdk.waiting import named
 from tenuto.sdk.wire import check_address
 from tenuto.sdk.workflows import Deployed, Source
 
@@ -227,6 +228,14 @@ class Far:
                 raise RunFailed(run_id, report["state"], report["error"])
             found.append(report["output"])
         return found
+
+    async def waits_of(self, run_ids: Sequence[str]) -> str:
+        """What the first of these runs that has not ended waits for; empty if all have."""
+        for run_id in run_ids:
+            report = await self.link.ask(partial(Remote.get_run, text=run_id))
+            if told := named(report, among=run_ids):
+                return told
+        return ""
 
     async def cancel(self, run_id: str, reason: str) -> None:
         """Ask it to end as cancelled."""

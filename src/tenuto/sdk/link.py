@@ -23,6 +23,7 @@ from tenuto.model.errors import Conflict, InvariantViolated, TenutoError, Unavai
 if TYPE_CHECKING:
     from tenuto.app.embedded import Engine
     from tenuto.settings import Database
+    from tenuto.settings.tree import Languages
     from tenuto.worker.registry import Registry
 
 _T = TypeVar("_T")
@@ -45,9 +46,12 @@ class Link:
         slots: int,
         threads: int,
         processes: int = 2,
+        drain_us: int = 10_000_000,
+        languages: Languages | None = None,
     ) -> None:
         self._database, self._registry = database, registry
         self._slots, self._threads, self._processes = slots, threads, processes
+        self._drain_s, self._languages = drain_us / 1_000_000, languages
         self._lock = threading.Lock()
         self._engine: Engine | None = None
         self._user_loop: asyncio.AbstractEventLoop | None = None
@@ -58,6 +62,11 @@ class Link:
     def is_open(self) -> bool:
         """Whether an engine runs."""
         return self._engine is not None
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether the engine is somebody else's: a test's."""
+        return self._lent
 
     async def ask(self, make: Callable[[Engine], Coroutine[Any, Any, _T]]) -> _T:
         """Run a coroutine of the engine's on its loop; called on any loop.
@@ -121,7 +130,7 @@ class Link:
                 return
             engine, self._engine, self._user_loop = self._engine, None, None
             if engine is not None:
-                engine.stop()
+                engine.stop(grace_s=self._drain_s)
 
     @contextmanager
     def lend(self, engine: Engine, loop: asyncio.AbstractEventLoop | None) -> Iterator[None]:
@@ -160,7 +169,7 @@ class Link:
                 return engine
             if self._engine is not None:
                 old, self._engine = self._engine, None
-                old.stop()
+                old.stop(grace_s=self._drain_s)
             engine = Engine(
                 self._database.place,
                 registry=self._registry,
@@ -168,6 +177,7 @@ class Link:
                 slots=self._slots,
                 threads=self._threads,
                 processes=self._processes,
+                languages=self._languages,
             )
             try:
                 engine.start()

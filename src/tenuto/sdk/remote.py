@@ -140,6 +140,10 @@ class Remote:
         }
         return await self._get("/runs", wanted)
 
+    async def count_runs(self) -> Document:
+        """How many runs there are of each state."""
+        return await self._get("/runs/counts")
+
     async def get_run(self, text: str) -> Document:
         """Everything about a run."""
         return await self._get(f"/runs/{run_segment(text)}")

@@ -124,7 +124,7 @@ class TenutoVerbs:
 
         Raises:
             RunFailed: of the first, in this order, that did not end as `success`.
-            TimeoutError: not all have ended in time.
+            TimeoutError: not all have ended in time; says what the first of these waits for.
         """
         me = cast("Tenuto", self)
         return me.link.wait(me.aresults(runs, timeout), "results")
@@ -141,7 +141,7 @@ class RunVerbs:
 
         Raises:
             RunFailed: it ended as failed, cancelled or timed_out.
-            TimeoutError: it has not ended in time.
+            TimeoutError: it has not ended in time; says what it waits for.
         """
         me = cast("Run", self)
         return me.link.wait(me.aresult(timeout), "result")

@@ -23,8 +23,9 @@ from tenuto.sdk.link import Link
 from tenuto.sdk.outcomes import outcome, outcomes
 from tenuto.sdk.sync import RunVerbs, TenutoVerbs
 from tenuto.sdk.typed import checked_params, read_annotations
+from tenuto.sdk.waiting import waits_of, warn_of_missing
 from tenuto.sdk.workflows import Deployed
-from tenuto.settings import Database, parse_database
+from tenuto.settings import Database, Settings, load, read_database
 from tenuto.worker.registry import Registry
 
 if TYPE_CHECKING:
@@ -44,48 +45,63 @@ class Tenuto(TenutoVerbs):
     itself. Closing drains: tasks under way finish within ten seconds or are given back, and go on
     when the file is opened again.
 
+    `Tenuto("http://host:port")` has the same verbs over a server: its workers have the tasks and
+    execute them, `task` registers for `enqueue` alone, and the runs go on when this program ends.
+
     `async def` tasks run on the loop of the coroutine that first used this object, as long as that
-    loop is alive, else on a loop of the engine's own; `def` tasks run in threads. All methods may
-    be called from any thread.
+    loop is alive, else on a loop of the engine's own; `def` tasks run in threads, those with
+    `process=True` in processes of their own. All methods may be called from any thread.
     """
 
     def __init__(
         self,
         url: str | Path | None = None,
         *,
-        slots: int = 50,
-        threads: int = 16,
-        processes: int = 2,
+        slots: int | None = None,
+        threads: int | None = None,
+        processes: int | None = None,
     ) -> None:
         """Remember where the runs are kept; nothing is opened yet.
 
+        Without a `url` the settings (`TENUTO_…`, tenuto.toml) say what is not given here: `database`, `worker` and
+        `languages`. With one no settings are read: the program says all itself.
+
         Args:
-            url: a path, `sqlite:///path` or `:memory:`; None is the setting `database`
-            (`TENUTO_DATABASE`, tenuto.toml), else `.tenuto/tenuto.db`; or `http://host:port`: a
-            server, whose workers then execute the tasks. slots: tasks at the same time.
-            threads: of these, `def` tasks at the same time.
-            processes: of these, tasks with `process=True` at the same time.
+            url: a path, `sqlite:///path` or `:memory:`; or `http://host:port`: a server, whose workers
+            then execute the tasks. slots: tasks at the same time, 50 by default.
+            threads: of these, `def` tasks at the same time, 16.
+            processes: of these, tasks with `process=True` at the same time, 2.
 
         Raises:
             NotYet: a `postgresql:` URL.
             InvalidInput: any other URL, a bound below 1, or settings that are wrong.
         """
         bounds = (slots, threads, processes)
-        if not all(isinstance(bound, int) for bound in bounds) or min(bounds) < 1:
+        if not all(bound is None or (isinstance(bound, int) and bound >= 1) for bound in bounds):
             raise InvalidInput("slots, threads and processes must be whole numbers of at least 1")
         if not isinstance(url, str | Path | None):
             raise InvalidInput(f"{url!r:.60} is no place for runs; give a path, or a URL, as text")
         self.far = _far(url)
         self.has_default_database = url is None or self.far is not None
-        self.database: Database = parse_database(None if self.has_default_database else str(url))
+        settings = load() if url is None else Settings()
+        place = settings.database if self.has_default_database else str(url)
+        self.database: Database = read_database(place)
         self.registry = Registry()
         registries.add(self.registry)
         self._names: dict[Callable[..., Any], str] = {}
+        worker = settings.worker
         self.near = Link(
-            self.database, self.registry, slots=slots, threads=threads, processes=processes
+            self.database,
+            self.registry,
+            slots=worker.slots if slots is None else slots,
+            threads=worker.threads if threads is None else threads,
+            processes=worker.processes if processes is None else processes,
+            drain_us=worker.drain_us,
+            languages=settings.languages,
         )
         self.link: Link | FarLink = self.near if self.far is None else self.far.link
         self._deployed: dict[object, Deployed] = {}
+        self._warned: set[tuple[str, str]] = set()
 
     # -- tasks -----------------------------------------------------------------------------------------------------
 
@@ -224,7 +240,11 @@ class Tenuto(TenutoVerbs):
             found = self._names.get(task)
             if found is None:
                 shown = getattr(task, "__qualname__", repr(task))
-                raise NotFound("task", shown, "register it with @app.task")
+                cure = "register it with @app.task"
+                if self.far is not None:
+                    known_as = getattr(task, "__name__", "name")
+                    cure += f", or name one that the server has: enqueue({known_as!r}, …)"
+                raise NotFound("task", shown, cure)
             name = found
         known = self.far is None or name in self.registry.names()
         values = checked_params(self.registry.get(name), params) if known else params
@@ -278,7 +298,7 @@ class Tenuto(TenutoVerbs):
 
         Raises:
             RunFailed: of the first, in this order, that did not end as `success`.
-            TimeoutError: not all have ended in time.
+            TimeoutError: not all have ended in time; says what the first of these waits for.
         """
         workflows.check_timeout(timeout)
         if isinstance(runs, Run) or not isinstance(runs, Iterable):
@@ -290,7 +310,8 @@ class Tenuto(TenutoVerbs):
                     return await self.far.outcomes(ids)
                 return await self.near.ask(lambda engine: outcomes(engine, ids))
         except TimeoutError:
-            raise TimeoutError(f"not all runs have ended within {timeout:g} s") from None
+            why = await waits_of(self.near, self.far, ids)
+            raise TimeoutError(f"not all runs have ended within {timeout:g} s{why}") from None
 
     async def aclose(self) -> None:
         """Drain and close; does nothing where nothing is open. The next verb opens anew."""
@@ -371,6 +392,8 @@ class Tenuto(TenutoVerbs):
         if not requests:
             return []
         started = await self.near.ask(lambda engine: engine.commands.start(requests))
+        if not self.near.is_lent:
+            warn_of_missing(stored.name, stored.tasks, self.registry, self._warned)
         return [Run(each.run_id, self) for each in started]
 
     async def _deploy(self, source: _Source, compile: Callable[[_Source], Graph]) -> Deployed:
@@ -422,7 +445,7 @@ class Run(RunVerbs):
 
         Raises:
             RunFailed: it ended as failed, cancelled or timed_out.
-            TimeoutError: it has not ended in time.
+            TimeoutError: it has not ended in time; says what it waits for.
         """
         workflows.check_timeout(timeout)
         try:
@@ -431,7 +454,8 @@ class Run(RunVerbs):
                     return (await self._far.outcomes([self.id]))[0]
                 return await self._near.ask(lambda engine: outcome(engine, self.id))
         except TimeoutError:
-            raise TimeoutError(f"run {self.id} has not ended within {timeout:g} s") from None
+            why = await waits_of(self._near, self._far, [self.id])
+            raise TimeoutError(f"run {self.id} has not ended within {timeout:g} s{why}") from None
 
     async def astatus(self) -> str:
         """Its state: pending, running, paused, closing, success, failed, cancelled or timed_out."""

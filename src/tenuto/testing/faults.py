@@ -20,8 +20,9 @@ from tenuto.model.errors import InvalidInput, NotFound
 from tenuto.model.failures import Failure
 from tenuto.ports.gateway import Failed, Lease, Result, Success
 from tenuto.runtime.results import Refused, canonical
+from tenuto.sdk.typed import plain
 from tenuto.testing.clock import duration_of
-from tenuto.worker.calls import failure_of, text_of
+from tenuto.worker.calls import failure_of, result_of, text_of
 
 UNSET = object()
 _NAMED_MAX = 8
@@ -65,11 +66,15 @@ Behaviour = Ends | Calls | Hangs | Lost | Real
 
 
 def returns(value: object = None) -> Ends:
-    """The attempt succeeds with this JSON value. Raises InvalidInput for what JSON cannot hold."""
-    try:
-        return Ends(Success(output=canonical(value)))
-    except Refused as refused:
-        raise InvalidInput(refused.message, path="returns") from None
+    """The attempt succeeds with this value: JSON, or what becomes JSON as a task's result does (models, dates, …).
+
+    Raises:
+        InvalidInput: JSON cannot hold it.
+    """
+    result = result_of(value, plain)
+    if isinstance(result, Failed):
+        raise InvalidInput(result.message, path="returns")
+    return Ends(result)
 
 
 def raises(

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from tenuto.model.errors import NotFound, TenutoError
+from tenuto.model.errors import InvariantViolated, NotFound, TenutoError
 from tenuto.model.ids import RunId
 from tenuto.model.instants import format_duration, format_instant
 from tenuto.views.report import Report, report_json, waits_told
 from tenuto.views.timeline import Step
 
 if TYPE_CHECKING:
+    import pytest
+
     from tenuto.sdk.tenuto import Run as SdkRun
 
 UNSET = object()
@@ -74,6 +76,20 @@ class Node:
     input: Any
     output: Any
     error: Any
+
+
+def hides(told: pytest.ExceptionInfo[BaseException] | None) -> bool:
+    """Asked by pytest for the lines of a module: of what a test got wrong it shows the test's, not ours."""
+    return told is not None and is_the_tests(told.value)
+
+
+__tracebackhide__ = hides
+
+
+def is_the_tests(error: BaseException) -> bool:
+    """Whether an error is the test's or its workflow's, not a bug of ours."""
+    ours = isinstance(error, InvariantViolated)
+    return isinstance(error, AssertionError | TenutoError) and not ours
 
 
 class Run:
@@ -282,71 +298,6 @@ def check_path(path: Sequence[str], wanted: Sequence[str | Iterable[str]]) -> st
 def waits_of(report: Report) -> str:
     """What an unfinished run waits for, in one line."""
     return waits_told(report_json(report))
-
-
-def describe(self) -> str:
-        """As `adescribe`."""
-        return self._engine.wait(self.adescribe(), "describe")
-
-    def cancel(self, reason: str = "") -> None:
-        """As `acancel`."""
-        self._engine.wait(self.acancel(reason), "cancel")
-
-    def pause(self) -> None:
-        """As `apause`."""
-        self._engine.wait(self.apause(), "pause")
-
-    def resume(self) -> None:
-        """As `aresume`."""
-        self._engine.wait(self.aresume(), "resume")
-
-    def assert_success(self, output: object = UNSET) -> None:
-        """As `aassert_success`."""
-        self._engine.wait(self.aassert_success(output), "assert_success")
-
-    def assert_failed(self, code: str | None = None, node: str | None = None) -> None:
-        """As `aassert_failed`."""
-        self._engine.wait(self.aassert_failed(code, node), "assert_failed")
-
-    def assert_waiting(self, node: str, for_: str = "") -> None:
-        """As `aassert_waiting`."""
-        self._engine.wait(self.aassert_waiting(node, for_), "assert_waiting")
-
-    # -- reading -----------------------------------------------------------------------------------------------------
-
-    async def _report(self) -> Report:
-        await self._engine.adrain()
-        return await self._engine.read(lambda reading: reading.report(self.id))
-
-    async def _node(self, id: str) -> Node:
-        return await self._engine.read(lambda reading: reading.node(self.id, id))
-
-
-def check_path(path: Sequence[str], wanted: Sequence[str | Iterable[str]]) -> str | None:
-    """What is wrong with a path; None: nothing. A set among the wanted is nodes that end in any order."""
-    left = list(path)
-    for place, step in enumerate(wanted, 1):
-        group = [step] if isinstance(step, str) else list(step)
-        got = left[: len(group)]
-        if sorted(got) != sorted(group):
-            return f"step {place} is {' and '.join(got) or 'missing'}, not {' and '.join(group)}"
-        del left[: len(group)]
-    return f"after the last step came {', '.join(left)}" if left else None
-
-
-def waits_of(report: Report) -> str:
-    """What an unfinished run waits for, in one line."""
-    if report.state == "paused":
-        return "it is paused"
-    if report.quarantine is not None:
-        return f"it is quarantined: {report.quarantine}"
-    lines = [f"{line.id} waits for {line.waits_for}" for line in report.waits]
-    lines += [
-        f"{line.id} {'is at work' if line.state == 'running' else 'waits for a worker'}"
-        for line in report.nodes
-        if line.state in ("running", "ready") and not line.waits_for
-    ]
-    return "; ".join(lines) or "nothing is left that it waits for"
 
 
 def describe(report: Report) -> str:

@@ -28,6 +28,7 @@ from tenuto.ports.gateway import (
     Verdict,
     WorkerInfo,
 )
+from tenuto.sdk.typed import plain
 from tenuto.testing.clock import HandAlarms, HandClock, datetime_of
 from tenuto.testing.faults import (
     Call,
@@ -158,7 +159,7 @@ class HandStage:
                 made = doing.function(params_of(lease))
             except BaseException as error:  # noqa: BLE001 - the executor's boundary
                 return failure_of(error)
-            return made.result if isinstance(made, Ends) else result_of(made)
+            return made.result if isinstance(made, Ends) else result_of(made, plain)
 
         return await asyncio.to_thread(call)
 

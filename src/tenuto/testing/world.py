@@ -24,7 +24,7 @@ from tenuto.testing import faults
 from tenuto.testing.clock import HandClock, datetime_of, duration_of, instant_of
 from tenuto.testing.faults import UNSET, Call, Mock
 from tenuto.testing.reading import Reading
-from tenuto.testing.runs import Run, RunCheck, check_path
+from tenuto.testing.runs import Run, RunCheck, check_path, hides, is_the_tests
 from tenuto.testing.settling import Settling
 from tenuto.testing.stage import HandStage
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 START = "2026-01-01T00:00:00Z"
 WITHIN = "30d"
 PATIENCE_S = 10.0
+__tracebackhide__ = hides
 
 _T = TypeVar("_T")
 
@@ -483,7 +484,12 @@ class Engine:
         if self._embedded is None:
             coroutine.close()
             raise _closed()
-        return self.app.near.wait(coroutine, verb)
+        try:
+            return self.app.near.wait(coroutine, verb)
+        except (RunCheck, UnusedMocks, TenutoError) as error:
+            if not is_the_tests(error):
+                raise
+            raise error.with_traceback(None) from None  # the lines of the test are what helps
 
     async def settle(self) -> None:
         """Let everything happen that takes no time, real time neither."""

@@ -6,7 +6,7 @@ Instants are RFC 3339 text in UTC, durations microseconds with the ending `_us`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tenuto.model.definition import Definition, Edge
 from tenuto.model.instants import format_instant
@@ -163,11 +163,6 @@ def payload_document(row: PayloadRow) -> Document:
 def awaited_document(row: Awaited) -> Document:
     """An address that open waits wait for."""
     return {"event": row.event, "key": row.key, "waits": row.waits}
-
-
-def counts_document(counts: Mapping[str, int]) -> Document:
-    """State -> how many runs."""
-    return dict(sorted(counts.items()))
 
 
 def _instant(at: int | None) -> str | None:

@@ -16,7 +16,7 @@ from tenuto.machine.snapshot import OpenedWait, Task, Timer
 from tenuto.model.definition import Node, NodeType, Wait, Work
 from tenuto.model.graph import Graph
 from tenuto.model.ids import Place, place_of
-from tenuto.model.instants import format_duration, format_instant
+from tenuto.model.instants import format_instant, format_remaining
 from tenuto.model.states import (
     FINAL_RUN_STATES,
     NODE_STATUS,
@@ -355,11 +355,11 @@ def _awaits(node: Node, wait: OpenedWait | None, known: Known) -> tuple[str, str
 
 def _when(timer: Timer, now: int) -> str:
     left = timer.due_at - now
-    return f" in {format_duration(left)}" if left > 0 else " at once"
+    return f" in {format_remaining(left)}" if left > 0 else " at once"
 
 
 def _left(timer: Timer, now: int) -> str:
-    return format_duration(max(0, timer.due_at - now))
+    return format_remaining(max(0, timer.due_at - now))
 
 
 # -- as JSON ---------------------------------------------------------------------------------------

@@ -20,9 +20,12 @@ from typing import Any, cast
 from tenuto.model.payload import PAYLOAD_MAX
 from tenuto.ports.gateway import Failed, Lease, NoteKind, Result, Success
 from tenuto.ports.languages import Fault, Interpreter, Program, Trouble
+from tenuto.runtime.logging import get_logger
 from tenuto.runtime.results import PAYLOAD_TOO_LARGE, Refused, canonical, parse
 from tenuto.worker.calls import text_of
 from tenuto.worker.notes import Notebook
+
+_log = get_logger("code")
 
 
 class CodeExecutor:
@@ -44,7 +47,10 @@ class CodeExecutor:
             time_us=lease.attempt_us,
         )
 
+        log = _log.bind(run_id=lease.run_id, task_id=lease.task_id, attempt=lease.attempt)
+
         def say(stderr: bool, line: str) -> None:  # noqa: FBT001 - the port's shape
+            log.info("printed", text=line)
             if self._notebook is not None:
                 kind = NoteKind.STDERR if stderr else NoteKind.STDOUT
                 self._notebook.add(lease, kind, line)

@@ -42,6 +42,7 @@ PARITY: dict[tuple[str, str], Row] = {
     ("GET", "/v1/workflows/{name}/versions/{version}/graph.svg"): Row("find_version", None, None),  # for eyes
     ("POST", "/v1/runs"): Row("start", "run start", "start_run"),
     ("GET", "/v1/runs"): Row("list_runs", "run list", "list_runs"),
+    ("GET", "/v1/runs/counts"): Row("count_runs", None, "count_runs"),  # for a page that shows a list
     ("GET", "/v1/runs/events"): Row("changes", None, None),  # for a page that shows a list
     ("GET", "/v1/runs/{run_id}"): Row("get_run", "run show", "get_run"),
     ("GET", "/v1/runs/{run_id}/events"): Row("follow", "run watch", "follow_run"),
@@ -66,7 +67,6 @@ INSIDE = {
     "report": "what `get_run` is made of",
     "get_run_row": "the answer of commands",
     "get_run_rows": "what the stream of all runs tells",
-    "count_runs": "one line of the command line",
     "wait_all": "`wait` of several: a client waits for each",
 }
 """Verbs without a route, and why."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tenuto.app.embedded import Engine
-from tenuto.app.files import Driver, announce, driver_of, engine_of, post_message, read_only
+from tenuto.app.files import Driver, Kept, announce, driver_of, engine_of, post_message, read_only
 from tenuto.model.errors import InvalidInput, NotFound
 
 
@@ -46,6 +46,39 @@ def test_a_message_is_put_into_the_file_once_for_each_event_id(path: Path) -> No
 def test_a_message_beyond_its_bounds_is_refused(path: Path) -> None:
     with pytest.raises(InvalidInput, match="is empty"):
         post_message(path, event="", key="k", payload="1")
+
+
+def test_an_engine_notices_that_its_file_was_taken_away(path: Path) -> None:
+    engine = Engine(path)
+    engine.start()
+    before = engine.file_trouble()
+    aside = path.rename(path.with_name("aside.db"))
+    gone = engine.file_trouble()
+    path.write_bytes(b"")
+    other = engine.file_trouble()
+    path.unlink()
+    aside.rename(path)
+    back = engine.file_trouble()
+    engine.stop()
+
+    assert (before, back) == (None, None)
+    assert gone is not None
+    assert gone.startswith(f"{path} was deleted while an engine has it open")
+    assert other is not None
+    assert other.startswith(f"{path} was replaced by another file while")
+
+
+def test_a_file_that_cannot_be_looked_at_is_not_called_gone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Kept(path)
+
+    def refuse(_: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", refuse)
+
+    assert kept.trouble() is None
 
 
 def test_who_drives_a_file_is_told_with_where_it_answers(path: Path) -> None:

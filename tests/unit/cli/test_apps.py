@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.cli.apps import BrokenApp, app_name, find_app, load_app
+from tenuto.app.definitions import load_definition
+from tenuto.cli.apps import BrokenApp, app_name, find_app, load_app, misfits
 
 GOOD = "from tenuto import Tenuto\napp = Tenuto()\nother = Tenuto()\n"
 
@@ -156,3 +157,27 @@ def test_an_error_of_the_users_module_shows_the_users_own_line(
     assert said in told
     assert f"flows_g.py:{line}" in told.splitlines()[-1]
     assert len(told.splitlines()) == 2
+
+
+def test_params_whose_names_do_not_fit_are_told_of_each_node(folder: Path) -> None:
+    (folder / "flows_h.py").write_text(
+        "from tenuto import Tenuto\napp = Tenuto()\n@app.task\ndef ship(order, fast=False): ...\n"
+    )
+    text = """
+name: w
+nodes:
+  ok: {type: task, task: ship, params: {order: 1}}
+  any: {type: task, task: ship, params: {order: "${input}"}}
+  other: {type: task, task: elsewhere, params: {x: 1}}
+  lacks: {type: task, task: ship, params: {fast: true}}
+  typo: {type: task, task: ship, params: {order: 1, fsat: true}}
+"""
+    graph = load_definition(text, file="w.yaml").graph
+    assert graph is not None
+
+    told = misfits(graph.definition.nodes, load_app("flows_h").registry)
+
+    assert told == [
+        "node lacks: task ship(order, fast=False) needs 'order'",
+        "node typo: task ship(order, fast=False) has no parameter 'fsat'; did you mean 'fast'?",
+    ]

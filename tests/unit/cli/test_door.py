@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from tests.support.scripted import answer, scripted
 
 from tenuto.adapters.sqlite.lock import FileLock, announce
 from tenuto.cli import door
-from tenuto.cli.door import ask, changing, find_door, server_for
-from tenuto.model.errors import Conflict, InvalidInput, Unavailable
+from tenuto.cli.door import ask, changing, find_door, holds_nothing, server_for
+from tenuto.model.errors import Conflict, InvalidInput, NotFound, Unavailable
 from tenuto.settings import Database
 
 FILE = Path(".tenuto/tenuto.db")
@@ -167,6 +168,59 @@ def test_where_there_is_nothing_the_file_is_missing() -> None:
     assert found == door.File(Database(FILE), named=False)
     assert isinstance(found, door.File)
     assert found.is_missing
+
+
+def test_a_file_that_was_named_must_be_there_and_the_default_one_need_not() -> None:
+    assert holds_nothing(find_door(None, None))
+    with pytest.raises(NotFound, match=r"no database 'nowhere/x\.db'"):
+        holds_nothing(find_door(None, "nowhere/x.db"))
+
+
+def note_of(pid: int) -> None:
+    """What an engine of that process has left in the lock."""
+    FILE.with_name(FILE.name + ".lock").write_text(f"{pid}\n{ELSEWHERE}\n")
+
+
+def test_a_server_that_starts_anew_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, file: Path
+) -> None:
+    note_of(os.getppid())
+    taken: list[FileLock] = []
+
+    def begin(_: float) -> None:
+        """The next process takes the file, and some time later says where it serves."""
+        if taken:
+            announce(file, ELSEWHERE)
+        else:
+            taken.append(FileLock(file))
+
+    monkeypatch.setattr(door, "sleep", begin)
+
+    found = find_door(None, None)
+
+    assert isinstance(found, door.Server)
+    assert found.url == ELSEWHERE
+    taken[0].release()
+
+
+def test_a_server_that_does_not_come_back_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch, file: Path
+) -> None:
+    note_of(os.getppid())
+    monkeypatch.setattr(door, "ANEW_S", 0.01)
+
+    assert find_door(None, None) == door.File(Database(FILE), named=False)
+
+
+def test_a_server_that_died_without_a_word_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, file: Path
+) -> None:
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    note_of(gone.pid)
+    monkeypatch.setattr(door, "sleep", lambda _: pytest.fail("it waits"))
+
+    assert find_door(None, None) == door.File(Database(FILE), named=False)
 
 
 def test_memory_is_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console, RenderableType
 
 from tenuto.cli.render import (
     clean,
     cures,
     detail_view,
+    end_text,
     failure_text,
     live_view,
     outcome_view,
@@ -208,6 +210,19 @@ def test_markup_in_data_is_only_text() -> None:
     over = report(state="failed", error={"code": "[red]E[/red]", "message": "[/bold]"})
 
     assert shown(outcome_view(over))[-1] == "error: [red]E[/red]: [/bold]"
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "said"),
+    [
+        ("success", None, "success"),
+        ("cancelled", {"code": "cancelled", "message": "twice"}, "cancelled: twice"),
+        ("cancelled", {"code": "cancelled"}, "cancelled"),
+        ("failed", {"code": "E", "message": "no", "node": "a"}, "failed: E: no (node a)"),
+    ],
+)
+def test_the_end_of_a_run_says_its_state_once(state: str, error: object, said: str) -> None:
+    assert end_text(state, error) == said
 
 
 def test_failures_are_told_in_one_line() -> None:

@@ -35,6 +35,7 @@ def test_what_has_ended_is_shown_as_its_file_would_show_it(server: Server) -> No
     assert far.nodes[0].id == near.nodes[0].id == "say"
     assert (far.state, far.key, far.output) == ("success", "k", {"n": 1, "greeting": "hello"})
     assert abs(far.lasted_us - near.lasted_us) < 1_000, "instants have milliseconds"
+    assert (far.input, far.vars) == (near.input, near.vars)
     assert report_json(far)["nodes"] == report_json(near)["nodes"]
     assert report_json(far)["timeline"] == report_json(near)["timeline"]
 

@@ -162,6 +162,14 @@ NOTE = {
             {"kind": "progress", "text": '{"done": 3, "total": null, "message": ""}'},
             "21:35:39.098  score  progress: 3",
         ),
+        (
+            {"kind": "progress", "text": '{"done": 29000000, "total": 3e7, "message": ""}'},
+            "21:35:39.098  score  progress: 29000000 of 30000000",
+        ),
+        (
+            {"kind": "progress", "text": '{"done": 0.25, "total": 1.0, "message": ""}'},
+            "21:35:39.098  score  progress: 0.25 of 1",
+        ),
         ({"kind": "progress", "text": "?"}, "21:35:39.098  score  ?"),
     ],
 )

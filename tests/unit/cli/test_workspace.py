@@ -47,6 +47,24 @@ def test_a_second_scan_has_what_was_written_since(tmp_path: Path) -> None:
     assert place.scan() == [one]
 
 
+def test_of_two_files_with_one_name_the_first_has_it_until_it_lets_it_go(tmp_path: Path) -> None:
+    one, two = (write(tmp_path / name, FLOW) for name in ("one.yaml", "two.yaml"))
+    place = Workspace([tmp_path])
+    place.scan()
+
+    assert (place.claim(one, "a"), place.claim(two, "a")) == (None, one)
+    assert place.claim(one, "a") is None
+    assert place.scan() == []
+
+    assert place.claim(one, "b") is None
+    assert place.scan() == [two]
+    assert (place.claim(two, "a"), place.claim(one, "a")) == (None, two)
+
+    two.unlink()
+    assert place.scan() == [one]
+    assert place.claim(one, "a") is None
+
+
 def test_a_place_that_is_not_there_is_refused_with_what_is_near(tmp_path: Path) -> None:
     write(tmp_path / "order.yaml", FLOW)
 

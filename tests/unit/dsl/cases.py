@@ -400,6 +400,9 @@ CASES: list[tuple[str, str]] = [
     ),
     ("races_too_large", LADDER),
     ("jinja_braces", TASK.replace("task: t}", "task: t, params: {x: '⟦{{ input.n }}'}}")),
+    ("jinja_braces", TASK.replace("task: t}", "task: t, params: {x: 'a ⟦{input.n}'}}")),
+    ("jinja_braces", TASK.replace("task: t}", "task: t, params: {x: '${input.a} ⟦$input.n'}}")),
+    ("jinja_braces", TASK.replace("task: t}", "task: t, params: {x: '⟦{ vars[0] } ${input.a}'}}")),
     (
         "unguarded_output",
         TASK.replace("t}", "t, optional: true}") + 'output: "${⟦nodes.a.output}"\n',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from pydantic_monty import Monty, MontyError
 from tenuto.adapters.cel import CelParser
 from tenuto.dsl.code import BUILTINS, MODULES
 from tenuto.dsl.compile import load
+from tenuto.dsl.findings import Finding
 
 PARSER = CelParser()
 
@@ -29,6 +30,10 @@ LACKS = [
     "class A:\n  @property\n  def x(self): pass",
     "class A:\n  class B: pass",
     "from json import *",
+    "raise SystemExit(3)",
+    "raise KeyError('a', 'b')",
+    "raise ValueError({'a': 1})",
+    "raise ImportError('a', name='b')",
 ]
 HAS = [
     "class A:\n  x = 1\n  def f(self): return self.x",
@@ -42,6 +47,9 @@ HAS = [
     "try: pass\nexcept (ValueError, TypeError) as e: raise\nelse: pass\nfinally: pass",
     "a, *b = [1, 2]; a += 1; (c := 3)",
     "x: int = 1\nassert x, 'y'",
+    "assert True, 3",
+    "ValueError(); KeyError('a'); OSError(f'{1}'); TypeError('a' + 'b'); ValueError(*['a'])",
+    "def KeyError(a, b): pass\nKeyError(1, 2)",
     "def input(): pass\ninput()",
     "def deco(f): return f\n@deco\ndef f(): pass",
 ]
@@ -63,10 +71,14 @@ def takes(monty: Monty, code: str) -> bool:
     return True
 
 
-def codes(code: str, language: str = "python") -> list[str]:
+def findings(code: str, language: str = "python") -> Sequence[Finding]:
     node = {"type": "code", "language": language, "code": code + "\ndef main(params): pass\n"}
-    loaded = load(f"name: w\nnodes:\n  a: {json.dumps(node)}\n", file="w.yaml", parser=PARSER)
-    return [finding.code for finding in loaded.findings]
+    text = f"name: w\nnodes:\n  a: {json.dumps(node)}\n"
+    return load(text, file="w.yaml", parser=PARSER).findings
+
+
+def codes(code: str, language: str = "python") -> list[str]:
+    return [finding.code for finding in findings(code, language)]
 
 
 @pytest.mark.parametrize("code", LACKS)
@@ -74,6 +86,22 @@ def test_what_monty_lacks_is_found(monty: Monty, code: str) -> None:
     assert not takes(monty, code), "Monty has learnt it: take it out of dsl.code"
     assert set(codes(code)) == {"python_subset"}
     assert codes(code, "cpython") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "cure"),
+    [
+        ("import uuid", "say `language: cpython`"),
+        ("import xml.dom", "say `language: cpython`"),
+        ("import requests", "put it into a task"),
+        ("from numpy.linalg import inv", "put it into a task"),
+        ("from .mine import it", "put it into a task"),
+    ],
+)
+def test_the_cure_for_a_module_is_where_the_module_is(code: str, cure: str) -> None:
+    (finding,) = findings(code)
+
+    assert cure in finding.hint
 
 
 @pytest.mark.parametrize("code", HAS)

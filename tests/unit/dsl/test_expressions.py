@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tenuto.adapters.cel import CelParser
@@ -49,6 +51,38 @@ def test_secrets_are_allowed_under_the_keys_that_are_named() -> None:
         ("secrets.A", False),
         ("secrets.B", True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("{input.id}", "write `${input.id}`"),
+        ("a$vars.x.y, b", "write `${vars.x.y}`"),
+        ("${input.a}-{ nodes.b.output }", "write `${nodes.b.output}`"),
+        ("{{ error.code }}", "write `${error.code}`"),
+    ],
+)
+def test_what_lacks_a_sign_of_an_expression_is_warned_of(text: str, meant: str) -> None:
+    expressions, tree, findings = reader(f"a: '{text}'")
+
+    expressions.value(tree, "w", Owner(node=0))
+
+    assert [(f.code, f.hint) for f in findings.in_order()] == [("jinja_braces", meant)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("$${input.id}", "$$input.id", "{inputs.id}", "$inputs.id", "$input", "{input}", "{id}"),
+        *('{"input.x": 1}', "${ {'a': input.x}.a } and ${input.y}", "{n} at $9.50"),
+    ],
+)
+def test_braces_and_dollars_that_mean_themselves_are_left_alone(text: str) -> None:
+    expressions, tree, findings = reader(f"a: {json.dumps(text)}")
+
+    expressions.value(tree, "w", Owner(node=0))
+
+    assert findings.in_order() == ()
 
 
 @pytest.mark.parametrize(("raw", "text"), [("input.x > 1", "input.x > 1"), ("true", "true")])

@@ -102,7 +102,7 @@ def test_a_message_names_the_path_and_the_cure(value: object, path: str, says: s
 
 
 def test_all_that_is_wrong_is_told_a_line_for_each_with_its_cure() -> None:
-    items = [{}] * 12
+    items: list[object] = [{}] * 12
     items[2] = items[10] = {"count": "x"}
     error = refused({"amount": "x", "mode": 1, "items": items})
 
@@ -111,7 +111,7 @@ def test_all_that_is_wrong_is_told_a_line_for_each_with_its_cure() -> None:
         "input.amount: 'x' is not of type 'number'; give a number",
         "input.items[2].count: 'x' is not of type 'integer'; give a whole number",
         "input.items[10].count: 'x' is not of type 'integer'; give a whole number",
-        'input.mode: 1 is not one of [\'fast\', \'slow\']; give "fast" or "slow"',
+        "input.mode: 1 is not one of ['fast', 'slow']; give \"fast\" or \"slow\"",
     ]
     assert error.path == "input"
     assert list(error.problems) == str(error).splitlines()

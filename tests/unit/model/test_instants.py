@@ -11,6 +11,7 @@ from tenuto.model.instants import (
     MINUTE_US,
     SECOND_US,
     format_duration,
+    format_remaining,
     format_instant,
     parse_duration,
     parse_instant,
@@ -74,6 +75,25 @@ def test_a_duration_beyond_ten_years_is_refused(text: str) -> None:
 )
 def test_a_duration_is_shown_in_at_most_two_units(us: int, text: str) -> None:
     assert text == format_duration(us)
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [
+        (2 * DAY_US - 1_000, "2d00h"),
+        (DAY_US - 1, "1d00h"),
+        (HOUR_US - 1, "1h00m"),
+        (3 * HOUR_US + MINUTE_US + 1, "3h02m"),
+        (2 * MINUTE_US, "2m00s"),
+        (MINUTE_US + 1, "1m01s"),
+        (59_400_000, "1m00s"),
+        (10 * SECOND_US - 1_000, "10s"),
+        (1_500_000, "1.5s"),
+        (0, "0µs"),
+    ],
+)
+def test_what_is_left_is_rounded_up(us: int, text: str) -> None:
+    assert format_remaining(us) == text
 
 
 def test_an_instant_is_read_in_its_own_offset() -> None:

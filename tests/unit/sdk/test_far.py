@@ -62,6 +62,16 @@ def test_a_deployed_name_a_path_and_a_text_are_workflows(app: Tenuto, tmp_path: 
     assert app.start(path, {"n": 3}).result(timeout=30)["n"] == 3
 
 
+def test_of_a_function_that_is_not_registered_here_the_server_may_have_the_name(
+    app: Tenuto,
+) -> None:
+    with pytest.raises(NotFound) as raised:
+        app.enqueue(serving)
+    assert str(raised.value) == (
+        "no task 'serving'; register it with @app.task, or name one that the server has: enqueue('serving', …)"
+    )
+
+
 def test_one_key_is_one_run(app: Tenuto) -> None:
     assert app.start(ECHO, {"n": 1}, key="k") == app.start(ECHO, {"n": 1}, key="k")
     assert app.start(ECHO, {"n": 1}) != app.start(ECHO, {"n": 1})
@@ -195,8 +205,13 @@ async def _again(url: str) -> None:
 async def test_a_wait_that_runs_out_leaves_the_run_alone(server: Server) -> None:
     async with Tenuto(server.url) as app:
         run = await app.astart(AWAIT, {"order": "9"})
-        with pytest.raises(TimeoutError, match=r"has not ended within 0\.1 s"):
+        waits = r"0\.1 s: ask waits for event order.approved key 9$"
+        with pytest.raises(TimeoutError, match=rf"has not ended within {waits}"):
             await run.aresult(timeout=0.1)
+        other = await app.astart(AWAIT, {"order": "10"})
+        await other.acancel()
+        with pytest.raises(TimeoutError, match=rf"within 0\.1 s: run {run.id}: ask waits for"):
+            await app.aresults([run, other], timeout=0.1)
 
         assert await run.astatus() == "running"
         await run.acancel()

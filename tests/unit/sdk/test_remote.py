@@ -70,6 +70,7 @@ async def test_every_document_is_the_one_that_the_reading_verbs_make(server: Ser
         asked: list[Callable[[Any], Any]] = [
             lambda source: source.list_runs(limit=2, states=["success"], workflow="echo"),
             lambda source: source.list_runs(since=0, until=2**60 // 1_000),
+            lambda source: source.count_runs(),
             lambda source: source.get_run(run_id),
             lambda source: source.run_history(run_id, after=1),
             lambda source: source.run_notes(run_id, node="say"),

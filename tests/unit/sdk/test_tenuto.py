@@ -114,9 +114,13 @@ def test_many_results_name_the_first_run_that_failed(app: Tenuto) -> None:
 
 def test_many_results_that_come_too_late_are_a_timeout(app: Tenuto) -> None:
     runs = [app.start(ADD, {"a": 1}), app.start(WAIT, {"id": "never"})]
+    assert runs[0].result(timeout=30) == 11
 
-    with pytest.raises(TimeoutError, match="not all runs"):
+    with pytest.raises(TimeoutError) as raised:
         app.results(runs, timeout=0.05)
+    assert str(raised.value) == (
+        f"not all runs have ended within 0.05 s: run {runs[1].id}: w waits for event go key never"
+    )
 
 
 def test_a_workflow_is_a_file_a_deployed_name_or_a_text(app: Tenuto, tmp_path: Path) -> None:
@@ -464,3 +468,76 @@ def test_enqueue_makes_one_workflow_of_a_task_named_after_it(app: Tenuto) -> Non
         ("enqueue:add", 1),
         ("enqueue:thread.name", 1),
     ]
+
+
+BIG = """
+name: big
+nodes:
+  say:
+    type: code
+    language: python
+    code: |
+      def main(params):
+          return "x" * 2000
+"""
+SETTINGS = """
+[worker]
+slots = 3
+threads = 1
+drain = "0s"
+[languages]
+output = "1KiB"
+"""
+
+
+async def _workers(app: Tenuto) -> list[int]:
+    rows = await app.near.ask(lambda engine: engine.reads.list_workers())
+    return [row.capacity for row in rows]
+
+
+def test_an_app_without_a_place_obeys_the_settings_and_its_arguments_win(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tenuto.toml").write_text('database = ":memory:"\n' + SETTINGS)
+    by_settings, by_arguments = Tenuto(), Tenuto(slots=4)
+
+    with by_settings, by_arguments:
+        assert asyncio.run(_workers(by_settings)) == [3]
+        assert asyncio.run(_workers(by_arguments)) == [4]
+        with pytest.raises(RunFailed) as failed:
+            by_settings.start(BIG).result(timeout=60)
+    assert failed.value.code == "output_too_large"
+
+
+def test_an_app_with_a_place_reads_no_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tenuto.toml").write_text("[worker]\nslots = 0\n")
+
+    with pytest.raises(InvalidInput, match="slots"):
+        Tenuto()
+    with Tenuto(":memory:") as app:
+        assert asyncio.run(_workers(app)) == [50]
+
+
+def test_the_setting_drain_says_how_long_closing_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tenuto.toml").write_text(SETTINGS)
+    app, begun = Tenuto(), threading.Event()
+
+    @app.task
+    async def endless() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    app.enqueue(endless)
+    assert begun.wait(60)
+    closing = threading.Thread(target=app.close)
+    closing.start()
+    closing.join(8)
+
+    assert not closing.is_alive(), "ten seconds are the default"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 
 from tenuto import InvalidInput, NotFound, TaskError
@@ -49,6 +51,8 @@ def a_mock(node: str | None = None, task: str | None = None) -> Mock:
 
 def test_a_value_becomes_an_output_and_a_code_a_failure() -> None:
     assert returns({"a": 1}) == Ends(Success(output='{"a":1}'))
+    day = dt.date(2026, 1, 2)
+    assert returns({"on": day}) == Ends(Success(output='{"on":"2026-01-02"}'))
     assert raises("http.503").result == Failed(code="http.503", message="made to fail by a mock")
     assert raises("x", "y", details=[1], retryable=False, retry_after="2s").result == Failed(
         code="x", message="y", details="[1]", retryable=False, retry_after_us=2_000_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -96,6 +97,40 @@ def test_pytest_finds_the_plugin_by_itself() -> None:
 
 def test_the_fixtures_work_in_a_bare_pytest(project: Path) -> None:
     assert "2 passed" in run_pytest(project)
+
+
+def test_a_check_that_fails_shows_the_lines_of_the_test_alone(project: Path) -> None:
+    write(
+        project,
+        {
+            "test_greet.py": """
+async def test_awaited(tenuto_env):
+    run = await tenuto_env.astart("greet.yaml", {"name": "ada"})
+    await run.aassert_success()
+
+
+def test_plain(tenuto_env):
+    tenuto_env.start("greet.yaml", {"name": "ada"}).assert_success()
+
+
+def test_path(tenuto_env):
+    run = tenuto_env.start("greet.yaml", {"name": "ada"})
+    tenuto_env.assert_path(run, ["greet"])
+
+
+def test_missing(tenuto_env):
+    tenuto_env.start("gret.yaml", {"name": "ada"})
+"""
+        },
+    )
+
+    told = run_pytest(project, *ASYNCIO, "-o", "asyncio_mode=auto", "--tb=short", code=1)
+    places = re.findall(r"^(\S+\.py):\d+: in (\w+)$", told, re.MULTILINE)
+    assert places == [
+        ("test_greet.py", name)
+        for name in ("test_awaited", "test_plain", "test_path", "test_missing")
+    ]
+    assert "RunCheck: expected success, but the run is running" in told
 
 
 def test_they_work_spread_over_processes(project: Path) -> None:

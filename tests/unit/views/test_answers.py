@@ -13,7 +13,7 @@ from tenuto.app.embedded import Engine
 from tenuto.coordinator.commands import StartRequest
 from tenuto.model.errors import InvalidInput, NotFound, TenutoError
 from tenuto.model.ids import RunId
-from tenuto.views.answers import Answers
+from tenuto.views.answers import RUN_STATES, Answers
 from tenuto.worker.context import current
 from tenuto.worker.registry import Registry
 
@@ -100,6 +100,23 @@ def test_runs_are_paged_by_a_cursor_that_is_given_back(world: World) -> None:
     assert found == made[::-1]
     [only] = world.ask(world.answers.list_runs(key="page-1"))["items"]
     assert (only["run_id"], only["state"], only["key"]) == (made[1], "failed", "page-1")
+
+
+def test_a_run_tells_with_what_it_was_started(world: World) -> None:
+    run = world.ask(world.answers.get_run(world.start(2)))
+
+    assert (run["input"], run["vars"]) == ({"n": 2}, {"limit": 3})
+
+
+def test_runs_are_counted_by_every_state(world: World) -> None:
+    before = world.ask(world.answers.count_runs())
+    world.start(2)
+
+    after = world.ask(world.answers.count_runs())
+    assert list(after) == list(RUN_STATES)
+    assert {name: after[name] - before[name] for name in after if after[name] != before[name]} == {
+        "failed": 1
+    }
 
 
 def test_a_node_tells_its_values_attempts_and_notes(world: World) -> None:

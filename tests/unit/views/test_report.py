@@ -190,7 +190,7 @@ def test_a_wait_for_an_event_names_the_command_that_sends_it() -> None:
         timers=(Timer(Place("approval"), events.TimerKind.EVENT, 62 * SECOND, 2),),
     )
 
-    known = Known(now=2 * SECOND, database="my.db")
+    known = Known(now=2 * SECOND + 1_000, database="my.db")
     found = line(waiting, "approval", known)
     read = line(waiting, "approval", replace(known, hints={"approval": '{"by": …}'}))
 

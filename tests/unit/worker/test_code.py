@@ -57,6 +57,14 @@ async def test_the_program_is_what_the_input_says() -> None:
     assert program.time_us == 5
 
 
+async def test_what_is_printed_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "tenuto.code"):
+        await execute(Written(Output(text="1"), (False, "a"), (True, "b")))
+
+    assert [record.tenuto["text"] for record in caplog.records] == ["a", "b"]  # type: ignore[attr-defined]
+    assert caplog.records[0].tenuto["task_id"] == "r/a"  # type: ignore[attr-defined]
+
+
 async def test_output_is_made_canonical() -> None:
     assert await execute(Written(Output(text='{"b": 1, "a": 2.50}'))) == Success(
         output='{"a":2.5,"b":1}'

@@ -74,7 +74,7 @@ class FileLock:
                 raise Conflict(
                     f"{database} is in use by another engine (pid {pid}), which answers at {noted.url};"
                     f" start it there: `tenuto run start WORKFLOW`, or Tenuto({noted.url!r}) in Python;"
-                    " or name another file with --database"
+                    " or stop that one, or name another file with --database"
                 ) from None
             raise Conflict(
                 f"{database} is in use by another engine (pid {pid});"

@@ -35,7 +35,10 @@ def add_routes(app: FastAPI, service: Service) -> None:
         return Response(encode(document), media_type=JSON, headers={"Cache-Control": "no-store"})
 
     async def ready(request: Request) -> Response:
-        """Whether the store can be read, and the engine works."""
+        """Whether the store can be read, its file is there, and the engine works."""
+        why = backend.trouble()
+        if why is not None:
+            raise Problem("unavailable", why)
         try:
             async with asyncio.timeout(STORE_S):
                 await backend.read(lambda answers: answers.reads.list_run_ids("0000"))

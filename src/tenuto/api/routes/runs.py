@@ -15,6 +15,7 @@ from tenuto.api.models import (
     NotePage,
     NothingBody,
     Run,
+    RunCounts,
     RunNode,
     RunPage,
     RunReport,
@@ -106,6 +107,11 @@ def _add_lists(app: FastAPI, service: Service) -> None:
 
         headers = {"Location": f"/v1/runs/{run_id}"} | ({"Deduplicated": "true"} if again else {})
         return await service.answer(shown, status=200 if again else 201, headers=headers)
+
+    @app.get("/v1/runs/counts", tags=TAGS, summary="Count runs", responses=responses(RunCounts))
+    async def count_runs() -> Response:
+        """Of each state."""
+        return await service.answer(lambda answers: answers.count_runs())
 
     @app.get("/v1/runs", tags=TAGS, summary="List runs", responses=responses(RunPage))
     async def list_runs(

@@ -72,6 +72,52 @@ class Ref:
     def __hash__(self) -> int:
         return hash(self._text)
 
+    def __add__(self, other: object) -> NoReturn:
+        self._computed(f"{self._text} + {_operand(other)}")
+
+    def __radd__(self, other: object) -> NoReturn:
+        self._computed(f"{_operand(other)} + {self._text}")
+
+    def __sub__(self, other: object) -> NoReturn:
+        self._computed(f"{self._text} - {_operand(other)}")
+
+    def __rsub__(self, other: object) -> NoReturn:
+        self._computed(f"{_operand(other)} - {self._text}")
+
+    def __mul__(self, other: object) -> NoReturn:
+        self._computed(f"{self._text} * {_operand(other)}")
+
+    def __rmul__(self, other: object) -> NoReturn:
+        self._computed(f"{_operand(other)} * {self._text}")
+
+    def __truediv__(self, other: object) -> NoReturn:
+        self._computed(f"{self._text} / {_operand(other)}")
+
+    def __rtruediv__(self, other: object) -> NoReturn:
+        self._computed(f"{_operand(other)} / {self._text}")
+
+    __floordiv__, __rfloordiv__ = __truediv__, __rtruediv__  # of whole numbers `/` is that
+
+    def __mod__(self, other: object) -> NoReturn:
+        self._computed(f"{self._text} % {_operand(other)}")
+
+    def __rmod__(self, other: object) -> NoReturn:
+        self._computed(f"{_operand(other)} % {self._text}")
+
+    def __neg__(self) -> NoReturn:
+        self._computed(f"-{self._text}")
+
+    def __call__(self, *arguments: object) -> NoReturn:
+        self._computed(f"{self._text}({', '.join(map(_operand, arguments))})")
+
+    def _computed(self, expression: str) -> NoReturn:
+        raise mistake(
+            "expression",
+            f"`{self._text}` has no value before the run",
+            f'write the whole expression as text: "${{{expression}}}"',
+            text=self._text,
+        )
+
     def _compared(self) -> NoReturn:
         raise mistake(
             "expression",
@@ -79,6 +125,16 @@ class Ref:
             f"write the whole expression as text, for example `.when(\"{self._text} == 'x'\")`",
             text=self._text,
         )
+
+
+def _operand(value: object) -> str:
+    """A value as an expression has it, to be shown; what it has no form for is left open."""
+    if isinstance(value, Ref):
+        return cel(value)
+    if isinstance(value, str):
+        quoted = json.dumps(value, ensure_ascii=False)
+        return quoted if "'" in value or "\\" in quoted else f"'{value}'"
+    return json.dumps(value) if isinstance(value, bool | int | float) or value is None else "…"
 
 
 def cel(ref: Ref) -> str:

@@ -7,8 +7,11 @@ import { copyButton } from "/static/parts.js";
 
 const LEVELS_MAX = 6;
 
-/** @param version document of a version. `started(run)` is called with the run's document. */
-export function startForm(version, started) {
+/**
+ * @param version document of a version. `input`: what the form begins with, undefined for an example made from the
+ *   schema. `started(run)` is called with the run's document.
+ */
+export function startForm(version, input, started) {
   const schema = version.input_schema;
   const numbers = h("pre", { class: "numbers", "aria-hidden": "true" });
   const errors = h("div", { class: "errors", id: "input-errors", role: "alert" });
@@ -20,7 +23,7 @@ export function startForm(version, started) {
     autocapitalize: "off",
     autocomplete: "off",
     "aria-describedby": "input-errors",
-    value: JSON.stringify(schema ? sample(schema, schema, 0) ?? {} : {}, null, 2),
+    value: JSON.stringify(input !== undefined ? input : schema ? sample(schema, schema, 0) ?? {} : {}, null, 2),
     oninput: () => changed(),
     onscroll: () => {
       numbers.scrollTop = area.scrollTop;

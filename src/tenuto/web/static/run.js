@@ -8,7 +8,7 @@ import { graphPane } from "/static/graph.js";
 import { follow } from "/static/live.js";
 import { ask, command, connection, copyButton, failure, json, toast } from "/static/parts.js";
 import { timeline } from "/static/timeline.js";
-import { FINAL, age, badge, lasted } from "/static/words.js";
+import { FINAL, age, badge, lasted, shownKey } from "/static/words.js";
 
 const READ_MS = 120; // messages that come together are one reading; a large run is read less often
 const WAITS_SHOWN = 8;
@@ -179,7 +179,7 @@ function view(state, actions) {
   const total = Math.max(1, run.ended_at ? run.lasted_us : (Date.now() - Date.parse(run.created_at)) * 1000);
   return [
     header(run, state, actions),
-    run.error !== null && h("section", { key: "error", class: "panel bad" }, h("h2", null, "Why it ended"), failure(run.error)),
+    run.error !== null && h("section", { key: "error", class: run.state === "cancelled" ? "panel off" : "panel bad" }, h("h2", null, "Why it ended"), failure(run.error)),
     run.quarantine && h("section", { key: "quarantine", class: "panel warn" }, h("h2", null, "Set aside"), h("p", null, run.quarantine), command(`tenuto run resume ${run.run_id}`)),
     run.go_on && h("section", { key: "go-on", class: "panel warn" }, h("h2", null, "No engine drives it"), command(run.go_on)),
     waits(run, actions),
@@ -193,7 +193,7 @@ function view(state, actions) {
         timeline(run, { total, chosen: state.chosen, progress: state.progress, choose: actions.choose }),
       ),
     ),
-    FINAL.has(run.state) && (run.state === "success" || run.output !== null) && h("section", { key: "output", class: "panel" }, h("h2", null, "Output"), json(run.output, { label: "output" })),
+    h("div", { class: "values", key: "values" }, begun(run), ended(run)),
     line &&
       drawer({
         line,
@@ -227,11 +227,27 @@ function header(run, state, actions) {
       { class: "facts" },
       fact("Run", h("code", { class: "run-id" }, run.run_id), copyButton(run.run_id, "Copy id"), copyButton(`tenuto run show ${run.run_id}`, "Copy command")),
       fact("Version", `v${run.version}`),
-      run.key !== null && fact("Key", h("code", null, run.key)),
+      shownKey(run.key) && fact("Key", h("code", null, run.key)),
       fact("Started", age(run.created_at)),
       fact(run.ended_at ? "Lasted" : "Running for", lasted(run)),
     ),
   );
+}
+
+function begun(run) {
+  const again = `/workflows/${encodeURIComponent(run.workflow)}?input=${encodeURIComponent(run.run_id)}#start`;
+  return h(
+    "section",
+    { key: "input", class: "panel", "aria-label": "Input" },
+    h("div", { class: "head" }, h("h2", null, "Input"), h("span", { class: "grow" }), h("a", { href: again, "data-link": true, class: "button small" }, "Start again with this input")),
+    json(run.input, { label: "input" }),
+    Object.keys(run.vars).length > 0 && h("details", { key: "vars" }, h("summary", null, "Vars"), json(run.vars, { label: "vars" })),
+  );
+}
+
+function ended(run) {
+  if (!FINAL.has(run.state) || (run.state !== "success" && run.output === null)) return null;
+  return h("section", { key: "output", class: "panel", "aria-label": "Output" }, h("div", { class: "head" }, h("h2", null, "Output")), json(run.output, { label: "output" }));
 }
 
 function fact(name, ...values) {

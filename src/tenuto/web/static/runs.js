@@ -4,14 +4,15 @@ import { get, search } from "/static/api.js";
 import { h, icon } from "/static/dom.js";
 import { follow } from "/static/live.js";
 import { command, connection } from "/static/parts.js";
-import { RUN_STATES, age, badge, lasted, mark, shade } from "/static/words.js";
+import { FINAL, RUN_STATES, age, badge, lasted, mark, shade, shownKey } from "/static/words.js";
 
 const LIMIT = 50;
+const COUNT_MS = 1000; // counting reads more than a line, so it is done less often
 
 export async function showRuns(context) {
   context.title("Runs");
   const filter = readFilter();
-  const state = { filter, runs: [], next: null, workflows: [], paused: false, missed: new Map(), busy: false };
+  const state = { filter, runs: [], next: null, workflows: [], paused: false, missed: new Map(), busy: false, counts: null };
   const query = (cursor) => ({ ...filter, limit: LIMIT, cursor });
   const [page, workflows] = await Promise.all([
     get("/runs", query("")),
@@ -20,6 +21,7 @@ export async function showRuns(context) {
   Object.assign(state, { runs: page.items, next: page.next, workflows: workflows.items });
 
   const draw = () => context.draw(view(state, actions));
+  const count = counting(state, draw);
   const actions = {
     filter(change) {
       context.go(`/${search({ ...filter, ...change })}`, { replace: true });
@@ -29,6 +31,7 @@ export async function showRuns(context) {
       if (!state.paused) {
         for (const run of state.missed.values()) merge(state, run);
         state.missed.clear();
+        count.ask();
       }
       connection(state.paused ? "paused" : "live");
       draw();
@@ -50,6 +53,7 @@ export async function showRuns(context) {
     if (state.paused) state.missed.set(run.run_id, run);
     else merge(state, run);
     schedule(draw);
+    count.ask();
   };
   // What changed between the first page and the stream's beginning is in no message.
   let lostOnce = true;
@@ -69,8 +73,40 @@ export async function showRuns(context) {
       connection(how === "live" && state.paused ? "paused" : how, retryAt, () => live.now());
     },
   });
-  context.onLeave(live.stop);
+  context.onLeave(() => {
+    live.stop();
+    count.stop();
+  });
   draw();
+  count.ask(0);
+}
+
+/** Keeps how many runs there are of each state, where the list is of all: of a choice nobody has counted. */
+function counting(state, draw) {
+  let timer = 0;
+  let again = false;
+  let stopped = Boolean(state.filter.workflow || state.filter.key);
+  const ask = (pause = COUNT_MS) => {
+    if (stopped || state.paused) return;
+    again = true;
+    timer ||= setTimeout(go, pause);
+  };
+  const go = async () => {
+    again = false;
+    const counts = await get("/runs/counts").catch(() => state.counts);
+    timer = 0;
+    if (stopped || state.paused) return;
+    state.counts = counts;
+    draw();
+    if (again) ask();
+  };
+  return {
+    ask,
+    stop() {
+      stopped = true;
+      clearTimeout(timer);
+    },
+  };
 }
 
 function readFilter() {
@@ -149,6 +185,8 @@ function pauseButton(state, actions) {
 
 function chip(name, state, actions) {
   const chosen = state.filter.state === name;
+  const { counts } = state;
+  const many = counts && (name ? counts[name] : Object.values(counts).reduce((sum, each) => sum + each, 0));
   return h(
     "button",
     {
@@ -156,10 +194,12 @@ function chip(name, state, actions) {
       key: `chip-${name}`,
       class: name ? `chip s-${shade(name)}` : "chip",
       "aria-pressed": String(chosen),
+      title: many ? `${many.toLocaleString()} ${many === 1 ? "run" : "runs"}` : null,
       onclick: () => actions.filter({ state: chosen ? "" : name }),
     },
     name && icon(mark(name), 12),
     name ? name.replaceAll("_", " ") : "all",
+    many > 0 && h("span", { class: "many", "aria-hidden": "true" }, many.toLocaleString()),
   );
 }
 
@@ -200,10 +240,10 @@ export function row(run) {
     { key: run.run_id, "data-run": run.run_id },
     h("td", { class: "c-state" }, badge(run.state)),
     h("td", { class: "c-name" }, h("a", { href: address, "data-link": true }, run.workflow), h("span", { class: "soft" }, ` v${run.version}`)),
-    h("td", { class: "c-key" }, run.key ?? ""),
+    h("td", { class: "c-key" }, shownKey(run.key)),
     h("td", { class: "c-id" }, h("code", { title: run.run_id }, `…${run.run_id.slice(-8)}`)),
     h("td", { class: "c-age" }, age(run.created_at)),
-    h("td", { class: "c-lasted" }, lasted(run)),
+    h("td", { class: FINAL.has(run.state) ? "c-lasted" : "c-lasted open" }, lasted(run)),
   );
 }
 

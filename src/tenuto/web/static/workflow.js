@@ -11,14 +11,17 @@ import { age } from "/static/words.js";
 const RUNS_SHOWN = 8;
 
 export async function showWorkflow(context, name) {
-  const chosen = Number(new URLSearchParams(location.search).get("version")) || 0;
+  const asked = new URLSearchParams(location.search);
+  const chosen = Number(asked.get("version")) || 0;
+  const like = asked.get("input");
   const base = `/workflows/${encodeURIComponent(name)}`;
   const versions = await get(`${base}/versions`, { limit: 100 });
   const newest = versions.items[0].version;
   const version = await get(`${base}/versions/${chosen || newest}`);
-  const [runs, graph] = await Promise.all([
+  const [runs, graph, before] = await Promise.all([
     get("/runs", { workflow: name, limit: RUNS_SHOWN }),
     graphPane(`${base}/versions/${version.version}/graph.svg`, showInSource).catch(() => null),
+    like && get(`/runs/${encodeURIComponent(like)}`).catch(() => null),
   ]);
   context.title(name);
   context.draw(
@@ -41,7 +44,8 @@ export async function showWorkflow(context, name) {
           "section",
           { class: "panel" },
           h("h2", null, "Start a run"),
-          h("div", { keep: true, key: `start-${version.version}` }, startForm(version, (run) => context.go(`/runs/${encodeURIComponent(run.run_id)}`))),
+          before && h("p", { class: "soft" }, "With the input of ", h("a", { href: `/runs/${encodeURIComponent(before.run_id)}`, "data-link": true }, `…${before.run_id.slice(-8)}`), "."),
+          h("div", { keep: true, key: `start-${version.version}-${like ?? ""}` }, startForm(version, before?.input, (run) => context.go(`/runs/${encodeURIComponent(run.run_id)}`))),
         ),
         version.input_schema && h("section", { class: "panel" }, h("details", null, h("summary", null, "Input schema"), json(version.input_schema, { label: "schema" }))),
       ),

@@ -11,7 +11,7 @@ from threading import Timer
 
 import pytest
 
-from tenuto.adapters.sqlite.lock import FileLock, Holder, announce, holder
+from tenuto.adapters.sqlite.lock import FileLock, Holder, announce, holder, is_returning
 from tenuto.model.errors import Conflict, Unavailable
 
 
@@ -22,8 +22,16 @@ def test_a_second_holder_is_told_who_has_it(tmp_path: Path) -> None:
     with pytest.raises(Conflict, match=r"tenuto.db is in use .* of this process; close that one"):
         FileLock(database)
     database.with_name("tenuto.db.lock").write_text("7\nhttp://127.0.0.1:1\n")
+    with pytest.raises(Conflict) as served:
+        FileLock(database)
+    database.with_name("tenuto.db.lock").write_text("7\n\n")
     with pytest.raises(Conflict, match=r"tenuto.db is in use .* \(pid 7\); stop"):
         FileLock(database)
+    assert str(served.value) == (
+        f"{database} is in use by another engine (pid 7), which answers at http://127.0.0.1:1;"
+        " start it there: `tenuto run start WORKFLOW`, or Tenuto('http://127.0.0.1:1') in Python;"
+        " or stop that one, or name another file with --database"
+    )
 
     lock.release()
     FileLock(database).release()
@@ -52,6 +60,33 @@ def test_where_the_holder_answers_is_noted_beside_its_process_id(tmp_path: Path)
     assert long == Holder(pid, "http://127.0.0.1:54321")
     assert short == Holder(pid, "http://127.0.0.1:80")
     assert holder(database) == Holder(pid)
+    lock.release()
+
+
+@pytest.mark.parametrize(
+    ("noted", "returning"),
+    [
+        (f"{os.getppid()}\nhttp://127.0.0.1:80\n", True),
+        ("1\nhttp://127.0.0.1:80\n", True),
+        (f"{os.getppid()}\n\n", False),  # it has stopped
+        (f"{os.getpid()}\nhttp://127.0.0.1:80\n", False),  # this very process
+        (f"{2**40}\nhttp://127.0.0.1:80\n", False),
+        ("?\nhttp://127.0.0.1:80\n", False),
+        ("", False),
+    ],
+)
+def test_an_engine_that_left_its_address_and_lives_is_about_to_return(
+    tmp_path: Path, noted: str, returning: bool
+) -> None:
+    database = tmp_path / "tenuto.db"
+    assert not is_returning(database)
+    database.with_name("tenuto.db.lock").write_text(noted)
+
+    assert is_returning(database) is returning
+
+    lock = FileLock(database)
+    announce(database, "http://127.0.0.1:80")
+    assert not is_returning(database), "it is there"
     lock.release()
 
 

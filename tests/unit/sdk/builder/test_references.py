@@ -63,6 +63,33 @@ def test_a_reference_is_not_compared_before_the_run(use: Any) -> None:
     assert "write the whole expression as text" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("use", "written"),
+    [
+        (lambda ref: ref + 1, "input.n + 1"),
+        (lambda ref: 1.5 - ref, "1.5 - input.n"),
+        (lambda ref: "Dear " + ref, "'Dear ' + input.n"),
+        (lambda ref: "it's " + ref, '"it\'s " + input.n'),
+        (lambda ref: ref * ref.m, "input.n * input.n.m"),
+        (lambda ref: 2 * ref, "2 * input.n"),
+        (lambda ref: ref - None, "input.n - null"),
+        (lambda ref: ref + object(), "input.n + …"),
+        (lambda ref: ref / 2, "input.n / 2"),
+        (lambda ref: ref // 2, "input.n / 2"),
+        (lambda ref: 10 / ref, "10 / input.n"),
+        (lambda ref: ref % 2, "input.n % 2"),
+        (lambda ref: 7 % ref, "7 % input.n"),
+        (lambda ref: -ref, "-input.n"),
+        (lambda ref: ref.startswith("a", True), "input.n.startswith('a', true)"),
+        (lambda ref: sum([ref]), "0 + input.n"),
+    ],
+)
+def test_nothing_is_computed_before_the_run(use: Any, written: str) -> None:
+    with pytest.raises(InvalidDefinition) as caught:
+        use(Ref("input").n)
+    assert f'write the whole expression as text: "${{{written}}}"' in str(caught.value)
+
+
 def test_a_reference_is_neither_walked_nor_searched_nor_asked_for_private_names() -> None:
     with pytest.raises(TypeError):
         list(Ref("input"))  # type: ignore[call-overload]

@@ -140,7 +140,17 @@ FROM (
 # Index `runs_by_state`.
 COUNTS = """
 SELECT {pack}c.state, c.many{packed}
-FROM (SELECT state, count(*) AS many FROM runs WHERE namespace = $1 GROUP BY state) AS c
+FROM (
+  SELECT r.state, count(*) AS many FROM runs AS r
+  WHERE r.namespace = $1 AND r.state NOT IN ('pending', 'running')
+  GROUP BY r.state
+  UNION ALL
+  SELECT o.state, count(*) AS many FROM (
+    SELECT CASE WHEN paused = 1 THEN 'paused' ELSE state END AS state FROM runs
+    WHERE namespace = $1 AND state IN ('pending', 'running')
+  ) AS o
+  GROUP BY o.state
+) AS c
 """
 
 # $1 namespace $2 name $3 version

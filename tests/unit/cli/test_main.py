@@ -1,0 +1,49 @@
+"""What `tenuto` answers to a line that it cannot take: one error, with the command whose help is meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenuto.cli.main import run
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["run", "start", "x", "--key"],
+            "'--key' requires an argument; see `tenuto run start --help`",
+        ),
+        (["runs", "start", "x", "--key"], "requires an argument; see `tenuto run start --help`"),
+        (["run", "x.yaml", "--input"], "requires an argument; see `tenuto run FILE --help`"),
+        (["dev", "--app"], "requires an argument; see `tenuto dev --help`"),
+        (["ls"], "'ls'. Did you mean `tenuto run list`? See `tenuto --help`"),
+        (["stop"], "'stop'. Did you mean `tenuto run cancel`? See `tenuto --help`"),
+        (["run", "stop"], "did you mean `tenuto run cancel`?"),
+        (["run", "signup"], "a deployed workflow is started with `tenuto run start signup`"),
+        (["run", "no such/thing"], "is no .yaml, .yml or .json file, and not there either"),
+        (["workflow"], "error: `tenuto workflow` needs one of these words after it"),
+    ],
+)
+def test_a_line_that_cannot_be_taken_is_one_error_with_its_cure(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == 2
+
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("error: ")
+    assert last.endswith(said)
+
+
+@pytest.mark.parametrize(
+    "words", [[], *([name] for name in ("run", "workflow", "event", "task", "worker", "config"))]
+)
+def test_no_verb_in_a_list_of_them_is_cut(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    assert run([*words, "--help"]) == 0
+
+    _usage, *lines = capsys.readouterr().out.splitlines()
+    assert not [line for line in lines if line.endswith("...")]
