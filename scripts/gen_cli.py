@@ -63,7 +63,8 @@ TAIL = """
 ## What `run FILE -o json` and `run show -o json` print
 
 `{run_id, workflow, version, state, key, created_at, ended_at, lasted_us, input, vars, output, error, quarantine, go_on,
-nodes, timeline}`; `vars` are those of the definition with what was given over them; `go_on` is the command that carries an unfinished run on, where no engine has the file open. A node is
+nodes, timeline}`; `vars` are those of the definition with what was given over them; `go_on` is the command that carries
+an unfinished run on, where no engine has the file open. A node is
 `{id, type, state, attempts, iteration, waits_for, command, awaits, took, error}`; `state` is its status, or for an
 active one `running`, `ready`, `retry` or `waiting`, and `interrupted` for an attempt whose engine is gone; `command`
 ends its wait, `awaits` is the `{event, key, payload}` that does, and `took` lists where a condition led. A step of the

@@ -658,8 +658,8 @@ TESTING = [
             "mock one node, mock('charge', …), or one task, mock(task='…', …)", INPUT),
     Mistake("testing", "a mock that does two things", lambda d: d.env.mock("a", returns=1, hangs=True),
             "a mock does one thing, not returns and hangs; use attempts=[…]", INPUT),
-    Mistake("testing", "a mock that returns a set", lambda d: d.env.mock("a", returns={1}),
-            "returns: result is a set, which JSON cannot hold: return sorted(value)", INPUT),
+    Mistake("testing", "a mock that returns NaN", lambda d: d.env.mock("a", returns=float("nan")),
+            "returns: result is NaN, which JSON cannot hold: return None or a string", INPUT),
     Mistake("testing", "a result before the end",
             lambda d: d.env.start(PAUSE.format(name="long", time="1h")).result(),
             "run RUN of long has not ended: pause waits for its time in 1h00m; turn the clock with "

@@ -57,7 +57,7 @@ def outline(document: Node) -> Iterator[Section]:
     rows = [(f"`{kind.code}`", str(kind.status), kind.title) for kind in KINDS.values()]
     about = (
         "Every error is `application/problem+json`: `type`, `title`, `status`, `detail` (a line: the cause, the "
-        "place, the cure), `code` (stable), and where there is one `path` (of the first), `hint`, `problems` (the lines "
+        "place, the cure), `code` (stable), where there is one `path` (of the first), `hint`, `problems` (the lines "
         "of `detail`, if they are several), `findings`. Any route may answer "
         f"{', '.join(f'`{code}`' for code in EVERYWHERE)}; below stands what comes beside these."
     )

@@ -123,7 +123,7 @@ def validate(
         Verdict, typer.Option("--output", "-o", metavar="text|json", help="How to print findings.")
     ] = Verdict.TEXT,
 ) -> None:
-    """Check definitions and print all findings."""
+    """Check definitions and print all findings. Loads no app: `run` and `dev` check tasks and their params' names."""
     from tenuto.cli.definitions import validate_files
 
     raise typer.Exit(validate_files(files, as_json=output is Verdict.JSON))

@@ -13,7 +13,6 @@ from tenuto.model.errors import TenutoError
 from tenuto.model.ids import RunId
 from tenuto.model.states import FINAL_RUN_STATES
 from tenuto.runtime.logging import get_logger
-from tenuto.views.report import report_json, waits_told
 
 if TYPE_CHECKING:
     from tenuto.app.embedded import Engine
@@ -49,6 +48,7 @@ async def waits_of(near: Link, far: Looks | None, run_ids: Sequence[str]) -> str
 
 async def _waits_of(engine: Engine, run_ids: Sequence[str]) -> str:
     from tenuto.views.look import look
+    from tenuto.views.report import report_json
 
     wanted = [RunId(run_id) for run_id in run_ids]
     rows = {row.run_id: row for row in await engine.reads.get_runs(wanted)}
@@ -61,6 +61,8 @@ async def _waits_of(engine: Engine, run_ids: Sequence[str]) -> str:
 
 def named(report: Mapping[str, object], *, among: Sequence[str]) -> str:
     """What a run waits for, and which run where there are several."""
+    from tenuto.views.report import waits_told
+
     told = waits_told(report)
     return f"run {report['run_id']}: {told}" if told and len(among) > 1 else told
 

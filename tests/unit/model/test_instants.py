@@ -11,8 +11,8 @@ from tenuto.model.instants import (
     MINUTE_US,
     SECOND_US,
     format_duration,
-    format_remaining,
     format_instant,
+    format_remaining,
     parse_duration,
     parse_instant,
 )
