@@ -22,6 +22,7 @@ _VARIES = re.compile(
     r"(?P<uuid>\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b)"
     r"|(?P<instant>\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)"
     r"|(?P<time>\b\d\d:\d\d:\d\d(?:\.\d+)?\b)"
+    r"|(?P<folder>/home/[\w/-]+(?=/\.tenuto/))"
     r"|(?P<pid>(?<=\"pid\":)\d+)"
     r"|(?P<short>\b(?=[a-f]*\d)[0-9a-f]{8}\b)"
     rf"|(?P<duration>\b{_DURATION}\b)"
@@ -30,6 +31,7 @@ _VARIES = re.compile(
 _PATTERNS = {
     "uuid": r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})",
     "short": r"([0-9a-f]{8})",
+    "folder": r"/[\w/-]+",
     "pid": r"(\d+)",
     "instant": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z",
     "time": r"\d\d:\d\d:\d\d(?:\.\d+)?",

@@ -74,6 +74,7 @@ def test_where_the_holder_answers_is_noted_beside_its_process_id(tmp_path: Path)
         ("?\nhttp://127.0.0.1:80\n", False),
         ("", False),
     ],
+    ids=["parent", "first process", "stopped", "itself", "no process", "no number", "nothing"],
 )
 def test_an_engine_that_left_its_address_and_lives_is_about_to_return(
     tmp_path: Path, noted: str, returning: bool
