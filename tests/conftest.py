@@ -6,6 +6,7 @@ Fixtures and builders live in tests/support; this file only registers.
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -20,7 +21,10 @@ settings.load_profile("house")
 
 
 def pytest_configure() -> None:
-    """Forget the developer's own Tenuto settings; TENUTO_TEST_… (seeds) are for the tests."""
+    """Forget the developer's own Tenuto settings; TENUTO_TEST_… (seeds) are for the tests. Let Ctrl-C mean Ctrl-C: who
+    was started in the background of a script ignores it, and so would all that is started here.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in list(os.environ):
         if name.startswith("TENUTO_") and not name.startswith("TENUTO_TEST_"):
             del os.environ[name]
