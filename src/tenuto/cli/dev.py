@@ -85,6 +85,9 @@ def serve(wanted: Wanted) -> int:
     first = workspace.scan()
     beside = places[0] / "app.py" if places[0].is_dir() else places[0]
     name = app_name(wanted.app, beside)
+    # Compiled code is told from newer source by whole seconds and size: too coarse for who saves and looks at once.
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     sources = None if name is None else _sources_of(name, beside.parent)
     with kept_streams():
         app = None if name is None or sources is None else _load(name, sources, settings)
