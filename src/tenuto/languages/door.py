@@ -71,6 +71,16 @@ def _tenuto_refusal(value, place, holders):
     return (place + article + name + ", which JSON cannot hold: "
         + cures.get(name, "return dicts, lists, strings, numbers, booleans or None"))
 
+def _tenuto_is_deep(value):
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > 64:
+            return True
+        level = [inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list, tuple))]
+    return False
+
 def _tenuto_door(value, limit):
     problem = ""
     try:
@@ -78,7 +88,9 @@ def _tenuto_door(value, limit):
     except (TypeError, ValueError, RecursionError) as error:
         text = ""
         problem = "result is no JSON value: " + str(error)
-    if problem or "\\\\u0000" in text or _tenuto_re.search("[0-9]{19}", text) or _tenuto_json.loads(text) != value:
+    many = text.count("[") + text.count("{") > 64
+    doubtful = "\\\\u0000" in text or _tenuto_re.search("[0-9]{19}", text)
+    if problem or (many and _tenuto_is_deep(value)) or doubtful or _tenuto_json.loads(text) != value:
         found = _tenuto_refusal(value, "result", [])
         if found or problem:
             return "invalid_result", found or problem
