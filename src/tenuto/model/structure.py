@@ -471,7 +471,13 @@ def _before(flow: Flow, ends: _Ends, above: int, join: int) -> set[int]:
         return () if at is None or join in ends.loops[at].body else ends.loops[at].back
 
     found: set[int] = set()
-    work = [edges[n].source for n in (*flow.ins[join], *repeating(above))]
+    work = [edges[n].source for n in flow.ins[join]]
+    at = ends.inner.get(above)
+    while at is not None and join not in ends.loops[at].body:
+        # Whoever repeats a loop around the dominator comes by it again, and so to the join.
+        sources = (edges[n].source for n in ends.loops[at].back)
+        work += [n for n in sources if n != above and flow.dominators.dominates(above, n)]
+        at = ends.loops[at].parent
     while work:
         node = work.pop()
         if node != above and node not in found:

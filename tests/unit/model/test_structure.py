@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from tests.support.graphs import definition, graph, index_of
+from tests.support.graphs import definition, detail, graph, index_of
 from tests.support.shapes import (
     always_passes,
     body_of,
@@ -17,7 +17,7 @@ from tests.support.shapes import (
     ways_out,
 )
 
-from tenuto.model.definition import NESTING_MAX, Definition
+from tenuto.model.definition import NESTING_MAX, Definition, Edge, Node, NodeType
 from tenuto.model.graph import Graph, Loop
 from tenuto.model.structure import (
     Ancestry,
@@ -83,6 +83,17 @@ def test_loops_nest_or_are_disjoint_and_the_outer_comes_first(any: Definition) -
             assert n != at or other is loop
         assert all(n < at for n in around)
         assert loop.parent == max(around, default=None)
+
+
+def test_who_repeats_a_loop_around_the_dominator_belongs_to_the_race() -> None:
+    """`c -> done`, `c -> fix -> start (loop)`: from `fix` every way comes by `c` again, and so to `done`."""
+    tasks = [Node(id, NodeType.TASK, detail(id, NodeType.TASK)) for id in ("start", "c", "fix")]
+    done = Node("done", NodeType.TASK, detail("done", NodeType.TASK), join=1)
+    edges = (Edge(0, 1), Edge(1, 3), Edge(1, 2), Edge(2, 0, loop_max=3))
+    structure = analyse(Definition("x", (*tasks, done), edges)).structure
+
+    assert structure is not None
+    assert structure.races == {3: frozenset({2})}
 
 
 @settings(max_examples=300)
