@@ -4,23 +4,17 @@ remembers what the browser complained of.
 
 from __future__ import annotations
 
-import json
-import os
-import re
 import shutil
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.support.command import HANG_S
+from tests.support.dev import Dev
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -30,7 +24,6 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-_URL = re.compile(r"http://127\.0\.0\.1:(\d+)")
 
 expect.set_options(timeout=HANG_S * 1000 / 2)
 
@@ -58,43 +51,21 @@ def chromium() -> Iterator[Browser]:
 
 
 class Server:
-    """`tenuto dev` in a folder. `url` is there once it serves."""
+    """`tenuto dev` in a folder, which may be killed and started again. `url` is there once it serves."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.url = ""
-        self.lines: list[str] = []
-        self._process: subprocess.Popen[str] | None = None
-        self._reader: threading.Thread | None = None
+        self._dev: Dev | None = None
 
     def start(self, *, port: int = 0) -> None:
         """Start it and wait until it says where it serves."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tenuto", "dev", ".", "--port", str(port)],
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=os.environ | {"NO_COLOR": "1"},
-        )
-        serves = threading.Event()
-        self._reader = threading.Thread(target=self._read, args=(self._process, serves))
-        self._reader.start()
-        told = serves.wait(HANG_S)
-        if not told or not self.url:
+        self._dev = Dev(self.folder, ".", port=port, env={"NO_COLOR": "1"})
+        try:
+            self.url = self._dev.__enter__().url
+        except BaseException:
             self.kill()
-            raise AssertionError("the server did not start:\n" + "".join(self.lines))
-
-    def _read(self, process: subprocess.Popen[str], serves: threading.Event) -> None:
-        assert process.stdout is not None
-        with process.stdout as lines:
-            for line in lines:
-                self.lines.append(line)
-                found = _URL.search(line)
-                if found and not serves.is_set():
-                    self.url = found[0]
-                    serves.set()
-        serves.set()
+            raise
 
     @property
     def port(self) -> int:
@@ -103,21 +74,15 @@ class Server:
 
     def kill(self) -> None:
         """End it as a crash does."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        if self._reader is not None:
-            self._reader.join()
+        if self._dev is not None:
+            self._dev.__exit__()
 
     def ask(self, path: str, body: object = None) -> Any:
-        """One request to REST."""
-        request = Request(
-            f"{self.url}/v1{path}",
-            data=None if body is None else json.dumps(body).encode(),
-            headers={} if body is None else {"Content-Type": "application/json"},
-        )
-        with urlopen(request, timeout=HANG_S) as answer:
-            return json.load(answer)
+        """One request to REST, which succeeds."""
+        assert self._dev is not None
+        answer = self._dev.ask("GET" if body is None else "POST", f"/v1{path}", json=body)
+        assert answer.is_success, answer.text
+        return answer.json()
 
     def run(self, workflow: str, input: object = None, **more: object) -> str:
         """Start a run; its id."""

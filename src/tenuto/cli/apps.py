@@ -121,7 +121,7 @@ def load_app(text: str) -> Tenuto:
     """
     from tenuto.sdk.tenuto import Tenuto
 
-    target, attribute = _split(text)
+    target, attribute = split_name(text)
     module = _load_file(Path(target)) if target.endswith(".py") else _load_module(target)
     found: object = module
     for name in attribute.split("."):
@@ -142,7 +142,8 @@ def load_app(text: str) -> Tenuto:
     return found
 
 
-def _split(text: str) -> tuple[str, str]:
+def split_name(text: str) -> tuple[str, str]:
+    """The module or file of `module:attribute`, and the attribute, which defaults to `app`."""
     target, _, attribute = text.rpartition(":")
     if not target:
         target, attribute = text, DEFAULT_ATTRIBUTE

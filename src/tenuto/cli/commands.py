@@ -10,7 +10,17 @@ from typing import Annotated
 import typer
 
 from tenuto.cli.groups import deploy, events, tasks, workers, workflows
-from tenuto.cli.options import HELP, Database, Format, Output, Top, Verdict, examples, group
+from tenuto.cli.options import (
+    HELP,
+    Database,
+    Format,
+    Output,
+    Top,
+    Verdict,
+    app_option,
+    examples,
+    group,
+)
 from tenuto.cli.run_group import runs
 
 
@@ -73,17 +83,7 @@ def dev(
         ),
     ] = None,
     *,
-    app_name: Annotated[
-        str | None,
-        typer.Option(
-            "--app",
-            "-A",
-            metavar="MODULE[:NAME]",
-            help="Where your tasks are: module:name or path.py[:name]. Default: the setting app, "
-            "else app.py beside the definitions.",
-            show_default=False,
-        ),
-    ] = None,
+    app_name: Annotated[str | None, app_option("the definitions")] = None,
     database: Database = None,
     port: Annotated[
         int | None,

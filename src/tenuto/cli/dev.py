@@ -42,6 +42,7 @@ from tenuto.model.instants import format_duration
 from tenuto.model.states import FINAL_RUN_STATES, RunState
 from tenuto.model.version import VERSION
 from tenuto.ports.reads import TaskFilter
+from tenuto.ports.store import RunRow
 from tenuto.runtime.service import Service
 from tenuto.sdk.tenuto import NAMESPACE, Tenuto
 from tenuto.sdk.workflows import SUFFIXES
@@ -437,15 +438,13 @@ class _Dev:
         if len(found) > TOLD_MAX:
             self._log.say("runs_changed", f"{len(found):,} runs moved on")
             return
-        for run_id in found:
-            with suppress(NotFound):
-                line = self._ask(self._end_line(run_id))
-                if line is not None:
-                    self._log.say("run", line, run_id=run_id)
+        for row in self._ask(self._engine.reads.get_runs(list(found))) if found else ():
+            line = self._ask(self._end_line(row))
+            if line is not None:
+                self._log.say("run", line, run_id=row.run_id)
 
-    async def _end_line(self, run_id: RunId) -> str | None:
-        row = (await self._engine.reads.get_run(run_id)).run
-        told = f"{clean(row.workflow)} {short_id(run_id)}"
+    async def _end_line(self, row: RunRow) -> str | None:
+        told = f"{clean(row.workflow)} {short_id(row.run_id)}"
         if row.quarantine is not None:
             return f"{told} is quarantined: {clean(row.quarantine)}"
         if row.state not in FINAL_RUN_STATES:
@@ -453,7 +452,7 @@ class _Dev:
         took = format_duration(max(0, (row.ended_at or 0) - row.created_at))
         if row.state == RunState.SUCCESS:
             return f"{told} {row.state} after {took}"
-        error = await read_value(self._engine.reads, run_id, row.error)
+        error = await read_value(self._engine.reads, row.run_id, row.error)
         why = end_text(row.state, error).removeprefix(row.state)
         return f"{told} {row.state} after {took}{why}"
 

@@ -8,7 +8,17 @@ from typing import Annotated
 
 import typer
 
-from tenuto.cli.options import Database, Every, Format, Limit, Output, Url, examples, group
+from tenuto.cli.options import (
+    Database,
+    Every,
+    Format,
+    Limit,
+    Output,
+    Url,
+    examples,
+    group,
+    state_option,
+)
 
 workflows = group("Look at deployed workflows and their versions; deploy.")
 tasks = group("Look at tasks, those that are dead above all.")
@@ -105,13 +115,7 @@ def workflow_diff(
 def task_list(
     state: Annotated[
         list[str] | None,
-        typer.Option(
-            "--state",
-            metavar="STATE",
-            help="Only in this state: pending, running, retry, success, dead, cancelled. May be "
-            "given several times.",
-            show_default=False,
-        ),
+        state_option("pending, running, retry, success, dead, cancelled"),
     ] = None,
     queue: Annotated[
         str | None,

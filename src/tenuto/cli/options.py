@@ -117,6 +117,28 @@ def meant(word: str, known: tuple[str, ...]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
 
 
+def app_option(beside: str) -> Any:
+    """`--app`. `beside`: beside what an app.py is looked for at last."""
+    return typer.Option(
+        "--app",
+        "-A",
+        metavar="MODULE[:NAME]",
+        help="Where your tasks are: module:name or path.py[:name]. Default: the setting app, "
+        f"else app.py beside {beside}.",
+        show_default=False,
+    )
+
+
+def state_option(known: str) -> Any:
+    """`--state`, which may be given several times. `known`: the states there are."""
+    return typer.Option(
+        "--state",
+        metavar="STATE",
+        help=f"Only in this state: {known}. May be given several times.",
+        show_default=False,
+    )
+
+
 Database = Annotated[
     str | None,
     typer.Option(

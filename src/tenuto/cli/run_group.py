@@ -21,8 +21,10 @@ from tenuto.cli.options import (
     Timeout,
     Url,
     Vars,
+    app_option,
     examples,
     group,
+    state_option,
 )
 
 runs = group(
@@ -50,17 +52,7 @@ def run_file(
         ),
     ] = None,
     *,
-    app_name: Annotated[
-        str | None,
-        typer.Option(
-            "--app",
-            "-A",
-            metavar="MODULE[:NAME]",
-            help="Where your tasks are: module:name or path.py[:name]. Default: the setting app, "
-            "else app.py beside FILE.",
-            show_default=False,
-        ),
-    ] = None,
+    app_name: Annotated[str | None, app_option("FILE")] = None,
     input: Given = None,
     sets: Sets = None,
     vars: Vars = None,
@@ -164,13 +156,7 @@ def run_list(
     ] = None,
     state: Annotated[
         list[str] | None,
-        typer.Option(
-            "--state",
-            metavar="STATE",
-            help="Only in this state: pending, running, paused, closing, success, failed, "
-            "cancelled, timed_out. May be given several times.",
-            show_default=False,
-        ),
+        state_option("pending, running, paused, closing, success, failed, cancelled, timed_out"),
     ] = None,
     key: Annotated[
         str | None,

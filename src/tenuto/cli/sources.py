@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from tenuto.cli.apps import is_own
+from tenuto.cli.apps import is_own, split_name
 from tenuto.cli.workspace import Stamp, files_in, stamps_of
 
 CHECK_S = 60
 _CHECK = """
 import sys
-from tenuto.cli.apps import app_name, load_app
+from tenuto.cli.apps import load_app
 from tenuto.model.errors import TenutoError
 sys.path[:] = sys.argv[2:]
 try:
@@ -50,11 +50,6 @@ class Sources:
             path for path, stamp in self._seen.items() if before.get(path, stamp) != stamp
         )
 
-    @property
-    def count(self) -> int:
-        """Files that are watched."""
-        return len(self._seen)
-
     def _files(self) -> list[Path]:
         found = []
         for module in list(sys.modules.values()):
@@ -68,7 +63,7 @@ class Sources:
 
 def folder_of(app: str) -> Path | None:
     """Where the code of an app stands, as `load_app` will find it; None: nowhere. Imports nothing."""
-    target = app.rpartition(":")[0] or app
+    target, _ = split_name(app)
     if target.endswith(".py"):
         return Path(target).parent
     try:

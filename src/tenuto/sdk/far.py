@@ -20,7 +20,7 @@ from tenuto.model.errors import InvalidInput, NotFound, TenutoError, Unavailable
 from tenuto.model.states import RunState
 from tenuto.sdk import workflows
 from tenuto.sdk.failures import RunFailed
-from tenuto.sdk.link import LINKS
+from tenuto.sdk.link import LINKS, refuse_in_loop, told
 from tenuto.sdk.remote import Remote
 from tenuto.sdk.waiting import named
 from tenuto.sdk.wire import check_address
@@ -61,7 +61,7 @@ class FarLink:
         try:
             return await asyncio.wrap_future(asked)
         except TenutoError as error:
-            raise _told(error) from None
+            raise told(error) from None
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if asked.cancelled() and task is not None and not task.cancelling():
@@ -74,20 +74,12 @@ class FarLink:
         Raises:
             RuntimeError: an event loop runs in this thread; waiting would block it.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            coroutine.close()
-            raise RuntimeError(
-                f"{verb}() would block the event loop that runs here; use `await …a{verb}(…)`"
-            )
+        refuse_in_loop(coroutine, verb)
         future = asyncio.run_coroutine_threadsafe(coroutine, self._opened())
         try:
             return future.result()
         except TenutoError as error:
-            raise _told(error) from None
+            raise told(error) from None
         except CancelledError:
             raise Unavailable(_CLOSED) from None
         except BaseException:  # Ctrl-C while waiting: nobody wants the answer any more
@@ -325,9 +317,3 @@ def _single_task(task: str, params: Sequence[str]) -> Source:
         "output": "${nodes.call.output}",
     }
     return Source(json.dumps(tree), f"<enqueue {task}>")
-
-
-def _told(error: TenutoError) -> TenutoError:
-    """The error for the caller: with his own lines as its traceback."""
-    error.__cause__ = None
-    return error.with_traceback(None)

@@ -83,7 +83,7 @@ class Link:
         try:
             return await asyncio.wrap_future(engine.call(make(engine)))
         except TenutoError as error:
-            raise _told(error) from None
+            raise told(error) from None
 
     def wait(self, coroutine: Coroutine[Any, Any, _T], verb: str) -> _T:
         """Run a coroutine that uses `ask` on the engine's loop, and wait for it in this thread.
@@ -91,15 +91,7 @@ class Link:
         Raises:
             RuntimeError: an event loop runs in this thread; waiting would block it.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            coroutine.close()
-            raise RuntimeError(
-                f"{verb}() would block the event loop that runs here; use `await …a{verb}(…)`"
-            )
+        refuse_in_loop(coroutine, verb)
         try:
             engine = self._usable() or self._open(None)
         except BaseException:
@@ -118,7 +110,7 @@ class Link:
         try:
             return future.result()
         except TenutoError as error:
-            raise _told(error) from None
+            raise told(error) from None
         except BaseException:  # Ctrl-C while waiting: nobody wants the answer any more
             future.cancel()
             raise
@@ -182,12 +174,24 @@ class Link:
             try:
                 engine.start()
             except TenutoError as error:
-                raise _told(error) from None
+                raise told(error) from None
             self._engine, self._user_loop = engine, loop
             return engine
 
 
-def _told(error: TenutoError) -> TenutoError:
+def refuse_in_loop(coroutine: Coroutine[Any, Any, Any], verb: str) -> None:
+    """Close the coroutine and raise RuntimeError where an event loop runs in this thread: waiting would block it."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    coroutine.close()
+    raise RuntimeError(
+        f"{verb}() would block the event loop that runs here; use `await …a{verb}(…)`"
+    )
+
+
+def told(error: TenutoError) -> TenutoError:
     """The error for the caller: his own lines as its traceback, not the engine's, and a cure that he has in Python."""
     if isinstance(error, InvariantViolated):
         return error  # a bug of ours: the lines are what helps
