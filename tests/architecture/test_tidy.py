@@ -55,6 +55,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "testing/paths": AS_USERS_DO,
     "testing/reading": AS_USERS_DO,
     "testing/settling": AS_USERS_DO,
+    "testing/shown": AS_USERS_DO,
     "testing/stage": AS_USERS_DO,
     "testing/world": AS_USERS_DO,
     "proto": "made by scripts/gen_proto.py; tests/unit/languages/test_server.py",

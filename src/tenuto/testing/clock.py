@@ -14,6 +14,8 @@ from tenuto.model.instants import (
     parse_instant,
 )
 
+WITHIN = "30d"
+"""How far the clock is turned at most where a test names no bound."""
 _NEVER_S = 100 * DURATION_MAX_US / SECOND_US
 """What lies farther ahead is not waited for."""
 

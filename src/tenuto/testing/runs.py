@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from tenuto.model.errors import InvariantViolated, NotFound, TenutoError
+from tenuto.model.errors import NotFound, TenutoError
 from tenuto.model.ids import RunId
 from tenuto.model.instants import format_duration, format_instant
+from tenuto.testing.faults import UNSET
+from tenuto.testing.shown import hides
+from tenuto.testing.sync import RunVerbs
 from tenuto.views.report import Report, report_json, waits_told
 from tenuto.views.timeline import Step
 
 if TYPE_CHECKING:
-    import pytest
-
     from tenuto.sdk.tenuto import Run as SdkRun
 
-UNSET = object()
 _T = TypeVar("_T")
 _SHOWN_MAX = 2_000
 
@@ -78,26 +78,15 @@ class Node:
     error: Any
 
 
-def hides(told: pytest.ExceptionInfo[BaseException] | None) -> bool:
-    """Asked by pytest for the lines of a module: of what a test got wrong it shows the test's, not ours."""
-    return told is not None and is_the_tests(told.value)
-
-
 __tracebackhide__ = hides
 
 
-def is_the_tests(error: BaseException) -> bool:
-    """Whether an error is the test's or its workflow's, not a bug of ours."""
-    ours = isinstance(error, InvariantViolated)
-    return isinstance(error, AssertionError | TenutoError) and not ours
-
-
-class Run:
-    """One run, made by `Engine.start`. `id`: as everywhere else."""
+class Run(RunVerbs):
+    """One run, made by `Engine.start`. `id`: as everywhere else; `engine`: that it is of."""
 
     def __init__(self, run: SdkRun, engine: Around) -> None:
         self.id: RunId = run.id
-        self._run, self._engine = run, engine
+        self._run, self.engine = run, engine
 
     def __repr__(self) -> str:
         return f"Run({self.id!r})"
@@ -154,8 +143,8 @@ class Run:
 
     async def apath(self) -> list[str]:
         """Nodes that ended as success or dead, in the order of their ends; in loops once for each pass."""
-        await self._engine.adrain()
-        return await self._engine.read(lambda reading: reading.path(self.id))
+        await self.engine.adrain()
+        return await self.engine.read(lambda reading: reading.path(self.id))
 
     async def adescribe(self) -> str:
         """The run as lines for people: state, timeline, what it waits for, error."""
@@ -166,17 +155,17 @@ class Run:
     async def acancel(self, reason: str = "") -> None:
         """Ask it to end as cancelled. Raises Conflict when it has ended already."""
         await self._run.acancel(reason)
-        await self._engine.settle()
+        await self.engine.settle()
 
     async def apause(self) -> None:
         """Hand out no more of its tasks. Raises Conflict when it has ended or is paused."""
         await self._run.apause()
-        await self._engine.settle()
+        await self.engine.settle()
 
     async def aresume(self) -> None:
         """Go on after a pause. Raises Conflict when it is not paused."""
         await self._run.aresume()
-        await self._engine.settle()
+        await self.engine.settle()
 
     # -- checking ----------------------------------------------------------------------------------------------------
 
@@ -215,72 +204,14 @@ class Run:
             return
         raise RunCheck(f"{what}\n{await self.adescribe()}")
 
-    # -- without `a` -------------------------------------------------------------------------------------------------
-
-    def status(self) -> str:
-        """As `astatus`."""
-        return self._engine.wait(self.astatus(), "status")
-
-    def is_final(self) -> bool:
-        """As `ais_final`."""
-        return self._engine.wait(self.ais_final(), "is_final")
-
-    def result(self) -> Any:
-        """As `aresult`."""
-        return self._engine.wait(self.aresult(), "result")
-
-    def nodes(self) -> dict[str, Node]:
-        """As `anodes`."""
-        return self._engine.wait(self.anodes(), "nodes")
-
-    def node(self, id: str) -> Node:
-        """As `anode`."""
-        return self._engine.wait(self.anode(id), "node")
-
-    def timeline(self) -> tuple[Step, ...]:
-        """As `atimeline`."""
-        return self._engine.wait(self.atimeline(), "timeline")
-
-    def path(self) -> list[str]:
-        """As `apath`."""
-        return self._engine.wait(self.apath(), "path")
-
-    def describe(self) -> str:
-        """As `adescribe`."""
-        return self._engine.wait(self.adescribe(), "describe")
-
-    def cancel(self, reason: str = "") -> None:
-        """As `acancel`."""
-        self._engine.wait(self.acancel(reason), "cancel")
-
-    def pause(self) -> None:
-        """As `apause`."""
-        self._engine.wait(self.apause(), "pause")
-
-    def resume(self) -> None:
-        """As `aresume`."""
-        self._engine.wait(self.aresume(), "resume")
-
-    def assert_success(self, output: object = UNSET) -> None:
-        """As `aassert_success`."""
-        self._engine.wait(self.aassert_success(output), "assert_success")
-
-    def assert_failed(self, code: str | None = None, node: str | None = None) -> None:
-        """As `aassert_failed`."""
-        self._engine.wait(self.aassert_failed(code, node), "assert_failed")
-
-    def assert_waiting(self, node: str, for_: str = "") -> None:
-        """As `aassert_waiting`."""
-        self._engine.wait(self.aassert_waiting(node, for_), "assert_waiting")
-
     # -- reading -----------------------------------------------------------------------------------------------------
 
     async def _report(self) -> Report:
-        await self._engine.adrain()
-        return await self._engine.read(lambda reading: reading.report(self.id))
+        await self.engine.adrain()
+        return await self.engine.read(lambda reading: reading.report(self.id))
 
     async def _node(self, id: str) -> Node:
-        return await self._engine.read(lambda reading: reading.node(self.id, id))
+        return await self.engine.read(lambda reading: reading.node(self.id, id))
 
 
 def check_path(path: Sequence[str], wanted: Sequence[str | Iterable[str]]) -> str | None:

@@ -21,12 +21,14 @@ from tenuto.sdk.tenuto import NAMESPACE, Tenuto
 from tenuto.sdk.tenuto import Run as SdkRun
 from tenuto.sdk.workflows import find_source
 from tenuto.testing import faults
-from tenuto.testing.clock import HandClock, datetime_of, duration_of, instant_of
+from tenuto.testing.clock import WITHIN, HandClock, datetime_of, duration_of, instant_of
 from tenuto.testing.faults import UNSET, Call, Mock
 from tenuto.testing.reading import Reading
-from tenuto.testing.runs import Run, RunCheck, check_path, hides, is_the_tests
+from tenuto.testing.runs import Run, RunCheck, check_path
 from tenuto.testing.settling import Settling
+from tenuto.testing.shown import hides, is_the_tests
 from tenuto.testing.stage import HandStage
+from tenuto.testing.sync import EngineVerbs
 
 if TYPE_CHECKING:
     from tenuto.app.embedded import Engine as Embedded
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from tenuto.sdk.workflows import Deployed
 
 START = "2026-01-01T00:00:00Z"
-WITHIN = "30d"
 PATIENCE_S = 10.0
 __tracebackhide__ = hides
 
@@ -86,7 +87,7 @@ def engine(
     )
 
 
-class Engine:
+class Engine(EngineVerbs):
     """What `engine` makes. Attribute `app`: the app under test, or one without tasks."""
 
     def __init__(
@@ -397,53 +398,6 @@ class Engine:
         """All runs as lines for people, the newest first; at most five."""
         return await self.read(Reading.describe)
 
-    # -- without `a` ---------------------------------------------------------------------------------------------------
-
-    def deploy(self, workflow: str | Path | Workflow) -> Deployed:
-        """As `adeploy`."""
-        return self.wait(self.adeploy(workflow), "deploy")
-
-    def start(
-        self,
-        workflow: str | Path | Workflow,
-        input: object = None,
-        *,
-        key: str | None = None,
-        vars: Mapping[str, object] | None = None,
-    ) -> Run:
-        """As `astart`."""
-        return self.wait(self.astart(workflow, input, key=key, vars=vars), "start")
-
-    def enqueue(self, task: Callable[..., Any] | str, /, **params: object) -> Run:
-        """As `aenqueue`."""
-        return self.wait(self.aenqueue(task, **params), "enqueue")
-
-    def send_event(
-        self, event: str, key: str, payload: object = None, *, event_id: str | None = None
-    ) -> bool:
-        """As `asend_event`."""
-        return self.wait(self.asend_event(event, key, payload, event_id=event_id), "send_event")
-
-    def get_run(self, run_id: str) -> Run:
-        """As `aget_run`."""
-        return self.wait(self.aget_run(run_id), "get_run")
-
-    def runs(self) -> list[Run]:
-        """As `aruns`."""
-        return self.wait(self.aruns(), "runs")
-
-    def drain(self, patience: float | None = None) -> None:
-        """As `adrain`."""
-        self.wait(self.adrain(patience), "drain")
-
-    def advance(self, by: str | timedelta) -> None:
-        """As `aadvance`."""
-        self.wait(self.aadvance(by), "advance")
-
-    def advance_to(self, moment: str | datetime) -> None:
-        """As `aadvance_to`."""
-        self.wait(self.aadvance_to(moment), "advance_to")
-
     def advance_until(
         self, condition: Run | Callable[[], bool], *, within: str | timedelta = WITHIN
     ) -> timedelta:
@@ -456,26 +410,6 @@ class Engine:
         while not condition():
             self.wait(self._ask(lambda: self._next(began, bound)), "advance_until")
         return datetime_of(self._clock.now()) - datetime_of(began)
-
-    def run_to_end(self, run: Run, *, within: str | timedelta = WITHIN) -> timedelta:
-        """As `arun_to_end`."""
-        return self.wait(self.arun_to_end(run, within=within), "run_to_end")
-
-    def calls(self, node: str | None = None, *, task: str | None = None) -> list[Call]:
-        """As `acalls`."""
-        return self.wait(self.acalls(node, task=task), "calls")
-
-    def unused_mocks(self) -> list[Mock]:
-        """As `aunused_mocks`."""
-        return self.wait(self.aunused_mocks(), "unused_mocks")
-
-    def assert_path(self, run: Run, path: Sequence[str | Iterable[str]]) -> None:
-        """As `aassert_path`."""
-        self.wait(self.aassert_path(run, path), "assert_path")
-
-    def describe(self) -> str:
-        """As `adescribe`."""
-        return self.wait(self.adescribe(), "describe")
 
     # -- for `Run` -----------------------------------------------------------------------------------------------------
 
