@@ -69,6 +69,7 @@ STAGES = (
             (str(BIN / "ruff"), "check", "--quiet"),
             (str(BIN / "ruff"), "format", "--check", "--quiet"),
             (str(BIN / "deptry"), "src"),
+            (PYTHON, "scripts/rules.py"),
             ARCH,
         ),
     ),

@@ -38,7 +38,8 @@ through inside a decision, so neither is a stored state of its own.
 """
 
 _RUNS = """\
-Pause is a flag beside the state. `closing` is passed only by a run that has handlers.
+Pause is a flag beside the state. `closing` is passed by a run that has an open child, something that may have to be
+undone, or an `on_failure` that is due, when its outcome is decided.
 """
 
 _NODES = """\

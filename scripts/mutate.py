@@ -34,7 +34,8 @@ _WORDS = (
     "nodes", "edges", "type", "task", "http", "switch", "join", "needs", "when", "loop", "max", "retry", "input",
     "vars", "from", "to", "on", "else", "failure", "always", "any", "foreach", "compensate", "timeout", "10s",
     "output", "name", "secrets", "iteration", "error", "x-a", "fail", "end", "set", "values", "wait", "for",
-    "until", "optional", "true",
+    "until", "optional", "true", "do", "call", "over", "source", "item", "params", "emit", "on_failure", "rules",
+    "give_up_on", "keep", "match", "fail_when", "tolerate", "concurrency", "batch", "cursor", "event", "5%",
 )  # fmt: skip
 
 
@@ -231,6 +232,37 @@ nodes:
       quoted: 'it''s ${input.y + "}"}'
       double: "\\u00e4\\t${input.z}"
   b: {type: Task, task: t, needs: a}
+""",
+    """\
+name: nested
+vars: {limit: 1m, q: fast}
+defaults: {retry: {rules: [{on: [timeout, http.5xx], max_attempts: 5, initial: 2s}, {when: error.details.again,
+  max_attempts: 2}], give_up_on: [http.4xx]}, queue: "${vars.q}"}
+nodes:
+  pages: {type: foreach, source: {task: list, params: {after: "${cursor}"}}, task: "${item.task}",
+    params: "${item.params}", concurrency: "${input.c}", tolerate: 5%, batch: 10, timeout: "${vars.limit}",
+    compensate: {type: task, task: undo, when: started, params: {n: "${size(nodes.pages.failures)}"}}}
+  graph:
+    type: foreach
+    needs: pages
+    over: nodes.pages.output
+    params: {all: "${input.all}"}
+    do:
+      nodes:
+        x: {type: http, request: {url: "http://a/${item.id}/${params.all}"}}
+        y: {type: call, needs: x, call: billing@stable, input: {i: "${index}"}, output: "${output.total}", wait: true}
+        z: {type: call, needs: y, do: {type: wait, for: "${item.wait}"}, retry: {max_attempts: 3}, optional: true}
+      edges: [{from: x, to: z, on: failure}]
+      output: {y: "${nodes.y.?output}"}
+  h: {type: emit, needs: graph, event: "e.${input.x}", key: "${nodes.w.callback_key}", payload: {n: 1}, keep: 1d}
+  w: {type: wait_for_event, needs: h, event: done, match: event.ok, fail_when: has(event.error), heartbeat_timeout: 1m}
+  s: {type: switch, needs: w}
+  e: {type: set, values: {passes: "${nodes.h.iterations}", id: "${uuid('a')}"}}
+edges:
+  - {from: s, to: h, when: iteration < 3, loop: {max: 5, keep: 2}}
+  - {from: s, to: e, else: true}
+on_failure: {type: call, do: {nodes: {a: {type: task, task: t, params: {e: "${params.e}"}}}}, params: {e: "${error}"}}
+closing_timeout: 1h
 """,
 )  # fmt: skip
 

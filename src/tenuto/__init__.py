@@ -18,9 +18,12 @@ if TYPE_CHECKING:
         TenutoError,
         Unavailable,
     )
+    from tenuto.sdk.builder.graph import Graph
+    from tenuto.sdk.builder.steps import Step
     from tenuto.sdk.builder.workflow import Workflow
     from tenuto.sdk.failures import RunFailed
-    from tenuto.sdk.tenuto import Run, Tenuto
+    from tenuto.sdk.run import Run
+    from tenuto.sdk.tenuto import Tenuto
     from tenuto.settings import NotYet
     from tenuto.worker.context import Context, current
     from tenuto.worker.registry import InvalidTask, TaskError
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Conflict",
     "Context",
+    "Graph",
     "InvalidDefinition",
     "InvalidInput",
     "InvalidTask",
@@ -35,6 +39,7 @@ __all__ = [
     "NotYet",
     "Run",
     "RunFailed",
+    "Step",
     "TaskError",
     "Tenuto",
     "TenutoError",
@@ -47,13 +52,15 @@ __all__ = [
 _HOMES = {
     "Conflict": "tenuto.model.errors",
     "Context": "tenuto.worker.context",
+    "Graph": "tenuto.sdk.builder.graph",
     "InvalidDefinition": "tenuto.model.errors",
     "InvalidInput": "tenuto.model.errors",
     "InvalidTask": "tenuto.worker.registry",
     "NotFound": "tenuto.model.errors",
     "NotYet": "tenuto.settings",
-    "Run": "tenuto.sdk.tenuto",
+    "Run": "tenuto.sdk.run",
     "RunFailed": "tenuto.sdk.failures",
+    "Step": "tenuto.sdk.builder.steps",
     "TaskError": "tenuto.worker.registry",
     "Tenuto": "tenuto.sdk.tenuto",
     "TenutoError": "tenuto.model.errors",

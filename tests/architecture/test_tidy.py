@@ -36,6 +36,7 @@ FORBIDDEN_NAMES = {
 
 HTTP = "asked over real HTTP, with a real engine behind it: tests/integration/test_api.py"
 SERVICES = "one cycle in several files, run whole on a real store: tests/integration"
+BY_EVENTS = "tried whole, by events: tests/unit/machine, test_decide, test_foreach, test_handlers, test_children"
 AS_USERS_DO = "driven as a test of a user's drives it: tests/integration/test_testing.py"
 # Modules whose behaviour is proven elsewhere. One reason each; the list is meant to stay short.
 TESTED_ELSEWHERE: dict[str, str] = {
@@ -46,12 +47,19 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "api/starting": HTTP,
     "app/rest": HTTP,
     "cli": "a command is tested by running it: tests/e2e",
+    "coordinator/again": SERVICES,
     "coordinator/commands": SERVICES,
     "coordinator/coordinator": SERVICES,
     "coordinator/gateway": SERVICES,
     "coordinator/handout": SERVICES,
+    "coordinator/supply": SERVICES,
     "coordinator/timers": SERVICES,
     "coordinator/work": SERVICES,
+    "adapters/sql/statements/columns": "put into statements: tests/conformance, test_rows.py",
+    "machine/ends": BY_EVENTS,
+    "machine/snapshot": "data; its one property is tried by tests/unit/machine/test_closing.py",
+    "machine/work": BY_EVENTS,
+    "sdk/exchange": "by the verbs that use it: tests/unit/sdk/test_remote.py",
     "testing/paths": AS_USERS_DO,
     "testing/reading": AS_USERS_DO,
     "testing/settling": AS_USERS_DO,

@@ -69,7 +69,7 @@ async def test_unknown_keys_are_absent_from_what_load_brings(store: Store) -> No
             timers=((run_id, A, TimerKind.WAIT),),
             waits=((run_id, A),),
             payloads=((run_id, PayloadKey(A, PayloadKind.INPUT)),),
-            mailbox=(("default", "approved", "k"),),
+            mailbox=(("default", "approved", "k", None),),
         )
     )
 
@@ -186,6 +186,7 @@ async def test_a_claimed_timer_may_be_set_anew_by_the_same_change(
     assert (await reads.get_run(run_id)).timers == (anew,)
 
 
+@pytest.mark.rule("W6.2")
 async def test_two_changes_that_claim_one_message_do_not_both_win(store: Store) -> None:
     runs = [new_run_id(), new_run_id()]
     await commit(store, *(a_start(run, a_task()) for run in runs))
@@ -282,6 +283,7 @@ async def test_setting_a_timer_replaces_the_one_of_its_kind(store: Store) -> Non
     assert loaded.timers == {(run_id, A, TimerKind.WAIT): anew}
 
 
+@pytest.mark.rule("C6.3")
 async def test_pause_holds_open_tasks_and_withdraws_their_offers(
     store: Store, reads: Reads
 ) -> None:

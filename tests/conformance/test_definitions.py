@@ -5,11 +5,19 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.support.store import START
+from tests.support.store import (
+    START,
+    a_settlement,
+    a_start,
+    a_task,
+    commit,
+    new_run_id,
+)
 
-from tenuto.model.errors import NotFound
-from tenuto.ports.reads import Reads
-from tenuto.ports.store import DefinitionRow, Store
+from tenuto.model.errors import Conflict, NotFound
+from tenuto.model.ids import Place
+from tenuto.ports.reads import AliasRow, Reads
+from tenuto.ports.store import DefinitionRow, NoticeKind, NoticeRow, Store
 
 
 def a_definition(hash: str, *, name: str = "order", namespace: str = "default") -> DefinitionRow:
@@ -100,3 +108,157 @@ async def test_versions_are_listed_newest_first_in_pages_and_read_by_number(
     assert await reads.list_versions("other", "order") == ()
     with pytest.raises(NotFound, match="no version 'order 4'"):
         await reads.get_version("default", "order", 4)
+
+
+# -- aliases ------------------------------------------------------------------------------------------------------
+
+
+async def _deploy(store: Store, *contents: str) -> None:
+    for content in contents:
+        await store.put_definition(a_definition(content))
+
+
+async def test_an_alias_means_a_version_until_it_is_moved(store: Store, reads: Reads) -> None:
+    await _deploy(store, "h1", "h2")
+
+    async def meant(reference: str | None) -> str | None:
+        row = await reads.find_version("default", "order", reference)
+        return None if row is None else row.hash
+
+    assert await store.put_alias("default", "order", "stable", 1) is None
+    assert await meant("stable") == "h1"
+    assert await store.put_alias("default", "order", "stable", 2) == 1
+    assert await meant("stable") == "h2"
+
+    assert [await meant(ref) for ref in (None, "1", "2", "3", "9" * 30)] == [
+        "h2",
+        "h1",
+        "h2",
+        None,
+        None,
+    ]
+    assert await meant("other") is None
+    assert await reads.find_version("other", "order", "stable") is None
+    assert await store.drop_alias("default", "order", "stable")
+    assert not await store.drop_alias("default", "order", "stable")
+    assert await meant("stable") is None
+
+
+async def test_an_alias_of_a_version_that_is_not_there_is_refused(store: Store) -> None:
+    await _deploy(store, "h1")
+
+    with pytest.raises(NotFound, match="no version 'order 2'"):
+        await store.put_alias("default", "order", "stable", 2)
+
+
+async def test_aliases_are_listed_by_name_and_with_their_versions(
+    store: Store, reads: Reads
+) -> None:
+    await _deploy(store, "h1", "h2")
+    for alias, version in (("stable", 1), ("canary", 2), ("old", 1)):
+        await store.put_alias("default", "order", alias, version)
+
+    assert list(await reads.list_aliases("default", "order")) == [
+        AliasRow(alias="canary", version=2),
+        AliasRow(alias="old", version=1),
+        AliasRow(alias="stable", version=1),
+    ]
+    assert await reads.list_aliases("default", "refund") == ()
+    rows = await reads.list_versions("default", "order")
+    assert [row.aliases for row in rows] == [("canary",), ("old", "stable")]
+
+
+# -- deleted versions ---------------------------------------------------------------------------------------------
+
+
+async def test_a_deleted_version_is_gone_and_its_number_is_not_given_again(
+    store: Store, reads: Reads
+) -> None:
+    await _deploy(store, "h1", "h2", "h3")
+
+    await store.drop_version("default", "order", 3)
+    await store.drop_version("default", "order", 1)
+
+    assert [row.version for row in await reads.list_versions("default", "order")] == [2]
+    assert await reads.find_version("default", "order", "3") is None
+    with pytest.raises(NotFound, match="no version 'order 3'"):
+        await store.drop_version("default", "order", 3)
+    assert (await store.put_definition(a_definition("h2"))).version == 2
+    assert (await store.put_definition(a_definition("h3"))).version == 4
+    for version in (2, 4):
+        await store.drop_version("default", "order", version)
+    assert await reads.list_workflows("default") == ()
+    assert (await store.put_definition(a_definition("h1"))).version == 5
+
+
+async def test_runs_that_have_ended_find_their_deleted_version(store: Store, reads: Reads) -> None:
+    await _deploy(store, "h1", "h2")
+    await store.put_definition(a_definition("h2", name="refund"))
+
+    await store.drop_version("default", "order", 1)
+    await store.drop_version("default", "order", 2)
+
+    assert (await reads.get_definition("h1")).source == "name: order  # h1"
+    assert (await reads.get_definition("h2")).name == "refund", "one that is there comes first"
+
+
+async def test_what_was_put_is_told_from_what_was_there(store: Store) -> None:
+    made = [await store.put_definition(a_definition("h1")) for _ in range(2)]
+
+    assert [row.created for row in made] == [True, False]
+
+
+async def test_a_version_is_not_deleted_while_a_run_of_it_is_open(store: Store) -> None:
+    await _deploy(store, "h1", "h2")
+    run_id = new_run_id()
+    await commit(
+        store,
+        a_start(run_id, a_task()),
+        a_start(new_run_id(), a_task(), workflow="refund"),
+        a_start(new_run_id(), a_task(), namespace="other"),
+    )
+    await store.drop_version("default", "order", 2)
+
+    with pytest.raises(Conflict, match=f"version 1 of 'order' cannot be deleted: run {run_id} is"):
+        await store.drop_version("default", "order", 1)
+
+    another = new_run_id()
+    await commit(store, a_start(another, a_task()))
+    oldest, newest = sorted((run_id, another))
+    said = f"2 runs of it, {oldest} to {newest}, are not over; wait for the end, or cancel"
+    with pytest.raises(Conflict, match=said):
+        await store.drop_version("default", "order", 1)
+
+    await commit(store, a_settlement(run_id, 1), a_settlement(another, 1))
+    await store.drop_version("default", "order", 1)
+
+
+async def test_a_version_is_not_deleted_while_an_alias_means_it(store: Store) -> None:
+    await _deploy(store, "h1")
+    await store.put_alias("default", "order", "stable", 1)
+
+    with pytest.raises(Conflict, match=r"the alias 'stable' means it; .* --drop"):
+        await store.drop_version("default", "order", 1)
+
+    await store.drop_alias("default", "order", "stable")
+    await store.drop_version("default", "order", 1)
+
+
+async def test_a_version_is_not_deleted_while_a_child_of_it_is_about_to_start(
+    store: Store, reads: Reads
+) -> None:
+    await _deploy(store, "h1")
+    child = new_run_id()
+    notice = NoticeRow(
+        run_id=child,
+        kind=NoticeKind.START,
+        place=Place("call"),
+        sender=new_run_id(),
+        data='{"definition":"h1#0","workflow":"order","version":1}',
+    )
+    await commit(store, a_start(notice.sender, a_task(), workflow="caller", notices=(notice,)))
+
+    with pytest.raises(Conflict, match=f"run {child} of it is about to start; try again"):
+        await store.drop_version("default", "order", 1)
+
+    assert len(await reads.list_versions("default", "order")) == 1

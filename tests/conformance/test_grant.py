@@ -29,6 +29,7 @@ from tenuto.ports.reads import Reads
 from tenuto.ports.store import Store
 
 
+@pytest.mark.rule("F7.1")
 async def test_a_grant_brings_task_lease_and_input_and_takes_the_offer(
     store: Store, reads: Reads
 ) -> None:
@@ -48,6 +49,7 @@ async def test_a_grant_brings_task_lease_and_input_and_takes_the_offer(
     assert await store.grant(a_request("lease-3")) == ()
 
 
+@pytest.mark.rule("F7.1")
 async def test_no_lease_reaches_beyond_the_end_of_all_attempts(store: Store) -> None:
     await commit(store, a_start(new_run_id(), a_task(total_until=START + 5)))
 
@@ -110,6 +112,7 @@ async def test_only_the_runs_asked_for_are_granted(store: Store) -> None:
     assert [g.run_id for g in granted] == [second]
 
 
+@pytest.mark.rule("W3.1")
 async def test_unknown_names_ahead_do_not_hide_known_ones(store: Store) -> None:
     await commit(store, *(a_start(new_run_id(), a_task(name="nobody")) for _ in range(60)))
     run_id = new_run_id()
@@ -120,6 +123,7 @@ async def test_unknown_names_ahead_do_not_hide_known_ones(store: Store) -> None:
     assert [g.run_id for g in granted] == [run_id]
 
 
+@pytest.mark.rule("C6.2")
 async def test_nothing_of_a_paused_run_is_granted(store: Store) -> None:
     run_id = new_run_id()
     await commit(store, a_start(run_id, a_task()))

@@ -43,6 +43,7 @@ async def test_a_beat_extends_a_live_lease(store: Store, clock: TurnedClock) -> 
     assert (await _lease(store, leased)).lease_until == START + 4 * SECOND + LEASE_US
 
 
+@pytest.mark.rule("F7.1")
 async def test_a_beat_never_extends_beyond_the_attempt(store: Store, clock: TurnedClock) -> None:
     leased = await a_leased_run(store, timeout_us=12 * SECOND)
     clock.turn(5 * SECOND)
@@ -119,6 +120,7 @@ async def test_a_lease_that_recovery_ended_is_never_renewed(
     )
 
 
+@pytest.mark.rule("F7.2", "C4.3")
 async def test_a_cancelled_task_is_told_so_and_not_extended(
     store: Store, clock: TurnedClock
 ) -> None:

@@ -285,6 +285,35 @@ def test_a_task_that_the_app_lacks_is_told_at_once_and_waited_for(
     assert [run["state"] for run in runs] == ["running", "running"]
 
 
+DEEP = """
+name: deep
+nodes:
+  each:
+    type: foreach
+    over: "[]"
+    task: hello
+    params: {name: "${item}"}
+    compensate:
+      type: call
+      do: {nodes: {back: {type: foreach, over: "[1]", do: {type: task, task: helo}}}}
+"""
+
+
+def test_a_task_that_only_an_item_of_an_undoing_graph_names_is_missed(tenuto: Tenuto) -> None:
+    tenuto.write(deep_yaml=DEEP)
+    told = (
+        "the app app.py has no task 'helo' (node each.compensate/back); did you mean 'hello'? "
+        "It has block, evil, hello, nap, refuse"
+    )
+
+    checked = tenuto("validate", "deep.yaml", "--app", "app.py")
+    done = tenuto("run", "deep.yaml")
+
+    assert (checked.returncode, done.returncode) == (OK, OK), checked.stderr + done.stderr
+    assert f"warning: deep.yaml: {told}; a run waits there\n" in checked.stderr
+    assert f"warning: {told}; the run waits there\n" in done.stderr
+
+
 def test_tasks_without_an_app_are_told_with_where_it_was_looked_for(
     tenuto: Tenuto, background: list[subprocess.Popen[str]]
 ) -> None:

@@ -201,6 +201,15 @@ def test_a_run_of_a_name_is_started_and_waited_for(project: Project) -> None:
     assert json_of(done)["output"] == {"said": "1 7", "times": 1}, "text stays text"
 
 
+def test_who_waits_for_a_run_is_told_its_output(project: Project) -> None:
+    done = project("run", "start", "greet", "--set", "name=7", "--var", "greeting=1", "--wait")
+
+    said = 'success\noutput:\n{\n  "said": "1 7",\n  "times": 1\n}\n'
+    assert done.stdout.endswith(said)
+    run_id = done.stdout.split()[1]
+    assert project("run", "wait", run_id).stdout == f"run {run_id} {said}"
+
+
 def test_a_run_of_a_file_is_deployed_first(project: Project) -> None:
     project.tenuto.write(fresh_yaml=MANY.replace("many", "fresh"))
     first = project("run", "start", "fresh.yaml", "--key", "k1")
@@ -280,15 +289,99 @@ def test_what_changed_between_versions_is_shown(project: Project) -> None:
     project("deploy", "changing.yaml")
 
     done = project("workflow", "diff", "changing")
-    found = json_of(project("workflow", "diff", "changing", "2", "1", "-o", "json"))
+    found = json_of(project("workflow", "diff", "changing@2", "changing@1", "-o", "json"))
+    graph = project("workflow", "diff", "changing", "--graph", "--database", FILE)
+    same = project("workflow", "diff", "changing.yaml", "--graph")
+    project.tenuto.write(newer_yaml=changed.replace("x: 2", "x: 3"))
+    newer = project("workflow", "diff", "changing.yaml", "newer.yaml")
 
-    assert only.stderr == "error: changing has one version only; there is nothing to compare\n"
-    assert "--- changing version 1\n+++ changing version 2\n" in done.stdout
+    assert only.stderr == (
+        "error: no version of changing is older than 1; there is nothing to compare\n"
+    )
+    assert "--- changing@1\n+++ changing@2\n" in done.stdout
     assert "-  a: {type: set, values: {x: 1}}\n" in done.stdout
     assert done.stderr == (
         "nodes added: c\nnodes removed: b\nnodes changed: a\nedges added: a -> c\n"
     )
-    assert (found["old"], found["new"], found["nodes"]["added"]) == (2, 1, ["b"])
+    assert (found["old"], found["new"]) == ("changing@2", "changing@1")
+    assert found["nodes"]["added"] == [{"id": "b", "type": "set"}]
+    assert graph.stdout == (
+        "changing@1 → changing@2\n+ node c  set\n- node b  set\n~ node a  set\n"
+        "    values.x: 1 → 2\n+ edge a -> c\n"
+    )
+    assert same.stdout == "changing@2 and changing.yaml mean the same\n"
+    assert "+++ newer.yaml\n" in newer.stdout
+
+
+def test_aliases_are_set_moved_shown_and_dropped(project: Project) -> None:
+    text = MANY.replace("many", "named")
+    project.tenuto.write(named_yaml=text)
+    first = project("deploy", "named.yaml", "--alias", "stable", "--alias", "canary")
+    again = project("deploy", "named.yaml", "--alias", "stable")
+    project.tenuto.write(named_yaml=text.replace("x: 1", "x: 2"))
+    second = project("deploy", "named.yaml", "--alias", "canary", "-o", "json")
+
+    moved = project("workflow", "alias", "named", "stable", "2")
+    shown = project("workflow", "show", "named@canary")
+    run = json_of(project("run", "start", "named@1", "--wait", "-o", "json"))
+    dropped = project("workflow", "alias", "named", "stable", "--drop")
+
+    assert first.stdout == (
+        "named.yaml: deployed: named version 1\nnamed.yaml: named@stable: new → 1\n"
+        "named.yaml: named@canary: new → 1\n"
+    )
+    assert again.stdout == (
+        "named.yaml: unchanged: named version 1\nnamed.yaml: named@stable: 1, as before\n"
+    )
+    [document] = json_of(second)
+    assert document["moved"] == [{"name": "named", "alias": "canary", "version": 2, "was": 1}]
+    assert moved.stdout == "named@stable: 1 → 2\n"
+    assert "aliases: canary → 2, stable → 2\n" in shown.stdout
+    assert (run["version"], run["semantics"]) == (1, 1)
+    assert dropped.stdout == "named@stable dropped; it was version 2\n"
+    assert json_of(project("workflow", "show", "named", "-o", "json"))["aliases"] == ["canary"]
+
+
+def test_a_version_is_deleted_unless_something_needs_it(project: Project) -> None:
+    text = APPROVAL.replace("approval", "needed")
+    project.tenuto.write(needed_yaml=text)
+    project("deploy", "needed.yaml")
+    run = project.dev.start("needed", {"id": "needed"})
+
+    refused = project("workflow", "delete", "needed@1", "--yes")
+    project("run", "cancel", run)
+    deleted = project("workflow", "delete", "needed@1", "--yes")
+    shown = json_of(project("run", "show", run, "-o", "json"))
+
+    assert refused.returncode == CONFLICT
+    assert refused.stderr == (
+        f"error: version 1 of 'needed' cannot be deleted: run {run} is not over; wait for the end, or "
+        "cancel: tenuto run cancel ID\n"
+    )
+    assert (deleted.returncode, deleted.stdout) == (OK, "needed version 1 deleted\n")
+    assert project("workflow", "show", "needed").returncode == NOT_FOUND
+    assert (shown["version"], shown["state"]) == (1, "cancelled")
+
+
+def test_a_file_that_nobody_has_open_is_changed_the_same(tmp_path: Path) -> None:
+    tenuto = Tenuto(tmp_path)
+    text = MANY.replace("many", "alone")
+    with Sdk(tmp_path / FILE) as app:
+        app.deploy(text)
+        app.deploy(text.replace("x: 1", "x: 2"))
+
+    moved = tenuto("workflow", "alias", "alone", "stable", "1", "-o", "json")
+    needed = tenuto("workflow", "delete", "alone@1", "--yes")
+    unknown = tenuto("workflow", "alias", "alone", "stabel", "--drop")
+    dropped = tenuto("workflow", "alias", "alone", "stable", "--drop")
+    deleted = tenuto("workflow", "delete", "alone@1", "--yes", "-o", "json")
+
+    assert json_of(moved) == {"name": "alone", "alias": "stable", "version": 1, "was": None}
+    assert needed.returncode == CONFLICT
+    assert "the alias 'stable' means it; let it mean another one, or drop it" in needed.stderr
+    assert unknown.stderr == "error: no alias 'alone@stabel'; did you mean alone@stable?\n"
+    assert dropped.stdout == "alone@stable dropped; it was version 1\n"
+    assert json_of(deleted) == {"name": "alone", "version": 1}
 
 
 def test_logs_are_what_attempts_said_and_following_ends_with_the_run(project: Project) -> None:
@@ -379,8 +472,47 @@ MISTAKES: list[tuple[list[str], int, str]] = [
     (["workflow", "show", "gret"], NOT_FOUND, "error: no workflow 'gret'; did you mean 'greet'?"),
     (["workflow", "show", "greet", "--version", "9"], NOT_FOUND,
      "error: no version 'greet 9'; the newest is 1"),
-    (["workflow", "diff", "greet", "1", "9"], NOT_FOUND,
-     "error: no version 'greet 9'; the newest is 1"),
+    (["run", "start", "greet@9", "--set", "name=x"], NOT_FOUND, "error: no version 'greet 9'; the newest is 1"),
+    (["run", "start", "greet@stable"], NOT_FOUND, "error: no alias 'greet@stable'; greet has no aliases"),
+    (["run", "start", "greet@"], USAGE,
+     "error: workflow: 'greet@' names no version; write order@3, order@stable, or order for the newest"),
+    (["run", "start", "greet@1", "--version", "1"], USAGE,
+     "error: --version: greet@1 says which one already; leave it out"),
+    (["workflow", "show", "greet@9"], NOT_FOUND, "error: no version 'greet 9'; the newest is 1"),
+    (["workflow", "show", "gret@stable"], NOT_FOUND, "error: no workflow 'gret'; did you mean 'greet'?"),
+    (["workflow", "show", "greet@1", "--version", "1"], USAGE,
+     "error: --version: greet@1 says which one already; leave it out"),
+    (["workflow", "diff", "greet@1", "greet@9"], NOT_FOUND, "error: no version 'greet 9'; the newest is 1"),
+    (["workflow", "diff", "greet", "1"], USAGE, "error: NEW: 1 names no workflow; write greet@1"),
+    (["workflow", "diff", "greet", "1", "9"], USAGE,
+     "error: Got unexpected extra argument(s) (9); see `tenuto workflow diff --help`"),
+    (["workflow", "diff", "gret"], NOT_FOUND, "error: no workflow 'gret'; did you mean 'greet'?"),
+    (["workflow", "diff", "gret.yaml"], NOT_FOUND, "error: no file 'gret.yaml'; did you mean greet.yaml?"),
+    (["workflow", "diff", "greet"], USAGE,
+     "error: no version of greet is older than 1; there is nothing to compare"),
+    (["workflow", "alias", "greet", "stable"], USAGE,
+     "error: VERSION: is missing; name one, as in `tenuto workflow alias greet stable 3`"),
+    (["workflow", "alias", "greet", "stable", "9"], NOT_FOUND, "error: no version 'greet 9'; the newest is 1"),
+    (["workflow", "alias", "gret", "stable", "1"], NOT_FOUND, "error: no workflow 'gret'; did you mean 'greet'?"),
+    (["workflow", "alias", "greet", "2", "1"], USAGE,
+     ("error: alias: '2' is no alias; use at most 63 letters, digits, `_`, `.` and `-`, and begin with a letter, "
+     "as in stable")),
+    (["workflow", "alias", "greet", "stable", "newest"], USAGE,
+     ("error: Invalid value for '[VERSION]': Input should be a valid integer, unable to parse string as an "
+     "integer; see `tenuto workflow alias --help`")),
+    (["workflow", "alias", "greet", "stable", "1", "--drop"], USAGE,
+     "error: --drop: takes no VERSION; leave one of the two out"),
+    (["workflow", "alias", "greet", "stable", "--drop"], NOT_FOUND,
+     "error: no alias 'greet@stable'; greet has no aliases"),
+    (["workflow", "delete", "greet"], USAGE,
+     "error: NAME@VERSION: 'greet' names no version by its number; write greet@3"),
+    (["workflow", "delete", "greet@stable", "--yes"], USAGE,
+     "error: NAME@VERSION: 'greet@stable' names no version by its number; write greet@3"),
+    (["workflow", "delete", "greet@1"], USAGE, "error: --yes: is needed where nobody can be asked"),
+    (["workflow", "delete", "greet@9", "--yes"], NOT_FOUND, "error: no version 'greet 9'; the newest is 1"),
+    (["deploy", "greet.yaml", "--alias", "2"], USAGE,
+     ("error: alias: '2' is no alias; use at most 63 letters, digits, `_`, `.` and `-`, and begin with a letter, "
+     "as in stable")),
     (["task", "list", "--state", "failed"], USAGE,
      ("error: --state: there is no state 'failed'; there are pending, running, retry, success, "
       "dead, cancelled")),

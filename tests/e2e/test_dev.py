@@ -96,7 +96,9 @@ def test_params_that_do_not_fit_and_changed_settings_are_told(tmp_path: Path) ->
     write(tmp_path / "app.py", NUMBER.format(1))
     write(tmp_path / "n.yaml", "name: n\nnodes: {n: {type: task, task: number, params: {x: 1}}}\n")
     with Dev(tmp_path) as dev:
-        dev.until(r"n\.yaml: node n: task number\(\) -> int has no parameter 'x'")
+        dev.until(
+            r"n\.yaml:2:\d+: warning task_params: task number\(\) -> int has no parameter 'x'"
+        )
         write(tmp_path / "tenuto.toml", "[worker]\nslots = 5\n")
         dev.until("tenuto.toml changed: start again to use it")
 

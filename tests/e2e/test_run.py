@@ -94,6 +94,24 @@ def test_other_unfinished_runs_are_counted_and_left_alone(
     assert json_of(tenuto("run", "show", parked, "-o", "json"))["state"] == "running"
 
 
+def test_a_runs_own_children_are_no_other_runs(
+    tenuto: Tenuto, background: list[subprocess.Popen[str]]
+) -> None:
+    tenuto.write(
+        parent_yaml="name: parent\nnodes: {sub: {type: call, do: {nodes: {w: {type: wait, for: 1h}}}}}\n"
+    )
+    parent = tenuto.start("run", "parent.yaml", "--key", "p")
+    background.append(parent)
+    read_until(parent, ["sub  waits for run"])
+    parent.kill()
+    parent.wait(10)
+
+    again = tenuto.start("run", "parent.yaml", "--key", "p")
+    background.append(again)
+    said = read_until(again, ["sub  waits for run"])
+    assert not [line for line in said if "other unfinished" in line]
+
+
 def test_a_run_is_found_by_the_end_or_the_beginning_of_its_id(tenuto: Tenuto) -> None:
     run_id = json_of(tenuto("run", "greet.yaml", "--set", "name=x", "-o", "json"))["run_id"]
 

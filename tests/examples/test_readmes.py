@@ -41,7 +41,7 @@ from typer.main import get_command
 from tenuto.api.app import describe
 from tenuto.app.definitions import load_definition
 from tenuto.cli.commands import app
-from tenuto.dsl.nodes import _OWN, WORK_KEYS
+from tenuto.dsl.keys import OWN, WORK_KEYS
 from tenuto.model.definition import NodeType
 from tenuto.settings import load as load_settings
 
@@ -69,11 +69,17 @@ def commands(block: Block) -> Iterator[tuple[list[str], list[str]]]:
     if block.language == "console":
         for command, shown in typed(block):
             if A_COMMAND.match(command):
-                yield shlex.split(command, comments=True), shown
+                yield words_of(command), shown
     elif block.language in ("", "bash"):
         for line in block.text.splitlines():
             if A_COMMAND.match(line):
-                yield shlex.split(line, comments=True), []
+                yield words_of(line), []
+
+
+def words_of(line: str) -> list[str]:
+    """A command line as a shell splits it, without a redirection behind it."""
+    words = shlex.split(line, comments=True)
+    return words[: words.index(">")] if ">" in words else words
 
 
 def assert_answered(words: list[str], routes: dict[str, set[str]]) -> None:
@@ -214,6 +220,9 @@ class Page:
                 return (self.folder / file).is_file() and "--carry-on" not in more
             case ["event", "send", *_]:
                 return bool(self.running)
+            case ["workflow", "diff", *sides]:
+                files = [word for word in sides if not word.startswith("--")]
+                return len(files) == 2 and all((self.folder / file).is_file() for file in files)
             case other:
                 return other[0] in WHOLE_VERBS
 
@@ -281,5 +290,5 @@ def test_every_type_of_node_has_its_page_with_an_example_that_runs() -> None:
         assert any(f"type: {type}" in block.text for block in definitions), type
         run = [words[1:3] for block in blocks(pages[type]) for words, _ in commands(block)]
         assert ["run", definitions[0].name] in run, type
-        own = set(_OWN[type]) - {*WORK_KEYS, "optional"}
+        own = set(OWN[type]) - {*WORK_KEYS, "optional"}
         assert [key for key in own if f"`{key}`" not in pages[type]] == [], type

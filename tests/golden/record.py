@@ -7,17 +7,17 @@ event or a new field gets a new scenario beside the old ones.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Collection
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 
 from tests.support.graphs import graph, key, value
 from tests.support.world import World
 
-from tenuto.machine import codec
+from tenuto.machine.columns import encode_snapshot
 from tenuto.machine.events import Deadline, TimerKind
 from tenuto.machine.fold import Ledger
-from tenuto.machine.snapshot import Snapshot
+from tenuto.machine.snapshot import Snapshot, Task
 from tenuto.model.definition import Fail, Wait, WaitForEvent, Work
 from tenuto.model.expressions import Fault
 from tenuto.model.retry import RetryPolicy
@@ -138,9 +138,17 @@ SCENARIOS: dict[str, Callable[[], World]] = {
 }
 
 
-def folded_form(snapshot: Snapshot, ledger: Ledger) -> dict[str, object]:
+COLUMNS = tuple(field.name for field in fields(Task))
+"""Columns of a task row now; a file names those that there were when it was recorded."""
+FIRST_COLUMNS = tuple(field.name for field in fields(Task) if field.default is MISSING)
+"""Of the files that name none."""
+
+
+def folded_form(
+    snapshot: Snapshot, ledger: Ledger, columns: Collection[str] = COLUMNS
+) -> dict[str, object]:
     """All decided columns, as plain JSON."""
-    nodes, edges, rest = codec.encode_snapshot(snapshot)
+    nodes, edges, rest = encode_snapshot(snapshot)
     return {
         "state": snapshot.state.value,
         "paused": snapshot.paused,
@@ -149,9 +157,19 @@ def folded_form(snapshot: Snapshot, ledger: Ledger) -> dict[str, object]:
         "nodes": nodes,
         "edges": edges,
         "rest": rest,
-        "tasks": [asdict(task) for _, task in sorted(ledger.tasks.items())],
+        "tasks": [_sparse(task, columns) for _, task in sorted(ledger.tasks.items())],
         "timers": [asdict(timer) for _, timer in sorted(ledger.timers.items())],
         "waits": [asdict(wait) for _, wait in sorted(ledger.waits.items())],
+    }
+
+
+def _sparse(task: Task, columns: Collection[str]) -> dict[str, object]:
+    """Without the columns that are as they begin, and those that are younger than the file."""
+    begins = {f.name: f.default for f in fields(task) if f.default is not MISSING}
+    return {
+        name: value
+        for name, value in asdict(task).items()
+        if name in columns and (name not in begins or value != begins[name])
     }
 
 
@@ -165,6 +183,7 @@ def main() -> None:
         recorded = {
             "graph": json.loads(encode_graph(world.graph)),
             "history": [[p.kind, at, p.place, json.loads(p.data)] for at, p in world.history],
+            "columns": COLUMNS,
             "folded": folded_form(*world.fold()),
         }
         path.write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n")

@@ -19,7 +19,7 @@ from tenuto import Context, InvalidDefinition, InvalidInput, RunFailed, Tenuto, 
 from tenuto.app.embedded import Engine
 from tenuto.ports.gateway import NoteKind
 from tenuto.ports.store import NoteRow
-from tenuto.sdk.tenuto import Run
+from tenuto.sdk.run import Run
 
 
 class Size(enum.Enum):

@@ -75,6 +75,7 @@ def test_params_come_and_go_unharmed(driver: Driver, language: str, code: str) -
     assert run(driver, language, code, params=HARD) == HARD | {"text": str(HARD["text"])[1:]}
 
 
+@pytest.mark.rule("X7.1")
 @in_each(
     'def main(params): return "${a} $${b} \\u00e9 é 😀 \\"\'{{x}}"',
     'function main(params) { return "${a} $${b} \\u00e9 é 😀 \\"\'{{x}}" }',

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.graphs import graph, key, value
@@ -26,7 +27,16 @@ from tenuto.machine.events import LeaseExpired
 from tenuto.machine.fold import fold
 from tenuto.model.definition import Wait, WaitForEvent, Work
 from tenuto.model.errors import Conflict, InvalidInput, InvariantViolated, NotFound, Unavailable
-from tenuto.model.expressions import Expression, Fault, Message, Missing, Scope, Verdict
+from tenuto.model.expressions import (
+    Expression,
+    Fault,
+    Listed,
+    Missing,
+    Named,
+    Number,
+    Scope,
+    Verdict,
+)
 from tenuto.model.graph import Graph
 from tenuto.model.ids import Place, RunId
 from tenuto.model.payload import PAYLOAD_MAX, PayloadKey, PayloadKind, Text
@@ -353,6 +363,7 @@ async def test_a_final_run_is_not_cancelled_again() -> None:
             await h.commands.pause(run_id)
 
 
+@pytest.mark.rule("C6.2")
 async def test_a_paused_run_hands_out_nothing_until_it_is_resumed() -> None:
     async with house() as h:
         hand = await h.hire(["a", "b"])
@@ -458,6 +469,7 @@ async def test_the_timeout_of_a_run_closes_it() -> None:
         assert (await h.commands.wait(run_id)).state == "timed_out"
 
 
+@pytest.mark.rule("W3.1")
 async def test_waiting_too_long_for_a_worker_is_a_failure() -> None:
     definition = graph("a", details={"a": Work("a", value("{}"), queue_timeout_us=20_000)})
     async with house() as h:
@@ -506,6 +518,7 @@ async def test_an_event_sent_before_anybody_waits_is_found() -> None:
         assert await kinds(h.reads, run_id) == ["RunStarted"]
 
 
+@pytest.mark.rule("W6.2")
 async def test_a_message_ends_one_wait_and_the_next_message_the_next() -> None:
     async with house() as h:
         runs = await h.begin(WAITING, 3)
@@ -613,7 +626,9 @@ class Exploding(PlainEvaluator):
 
     armed = True
 
-    def evaluate(self, expression: Expression, scope: Scope) -> Verdict | Text | Fault | Missing:
+    def evaluate(
+        self, expression: Expression, scope: Scope
+    ) -> Verdict | Text | Named | Number | Listed | Fault | Missing:
         if expression.text == '"boom"' and Exploding.armed:
             raise RuntimeError("a bug")
         return super().evaluate(expression, scope)
@@ -989,13 +1004,13 @@ async def test_an_engine_with_a_focus_leaves_other_runs_alone(tmp_path: Path) ->
 class Asking(PlainEvaluator):
     """Lacks a text until it is in the mapping."""
 
-    def __init__(
-        self, texts: Mapping[PayloadKey, str], messages: Mapping[tuple[str, str], Message]
-    ) -> None:
-        super().__init__(texts, messages)
+    def __init__(self, texts: Mapping[PayloadKey, str], *known: Any, **more: Any) -> None:
+        super().__init__(texts, *known, **more)
         self._texts = texts
 
-    def evaluate(self, expression: Expression, scope: Scope) -> Verdict | Text | Fault | Missing:
+    def evaluate(
+        self, expression: Expression, scope: Scope
+    ) -> Verdict | Text | Named | Number | Listed | Fault | Missing:
         if scope.input not in self._texts:
             return Missing((scope.input,))
         return super().evaluate(expression, scope)
@@ -1017,7 +1032,7 @@ async def test_a_text_that_is_nowhere_is_a_bug_and_not_a_loop(tmp_path: Path) ->
     class Insatiable(PlainEvaluator):
         def evaluate(
             self, expression: Expression, scope: Scope
-        ) -> Verdict | Text | Fault | Missing:
+        ) -> Verdict | Text | Named | Number | Listed | Fault | Missing:
             return Missing((PayloadKey("nowhere", scope.input.kind),))  # type: ignore[arg-type]
 
     async with house(tmp_path / "t.db", evaluators=Insatiable) as h:

@@ -23,6 +23,10 @@ CONFIG = """
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", 400, 404, 409, 422]
 
+# One of the requests deletes version 1, which the others go on asking for.
+[checks.ensure_resource_availability]
+enabled = false
+
 [parameters]
 "path.run_id" = "{run_id}"
 "path.name" = "echo"

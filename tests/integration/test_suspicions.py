@@ -18,7 +18,16 @@ from tenuto.adapters.local.dice import SystemDice
 from tenuto.coordinator.commands import StartRequest
 from tenuto.model.definition import Wait, WaitForEvent, Work
 from tenuto.model.errors import InvariantViolated, Unavailable
-from tenuto.model.expressions import Expression, Fault, Missing, Scope, Verdict
+from tenuto.model.expressions import (
+    Expression,
+    Fault,
+    Listed,
+    Missing,
+    Named,
+    Number,
+    Scope,
+    Verdict,
+)
 from tenuto.model.ids import Place, RunId
 from tenuto.model.payload import Text
 from tenuto.model.retry import RetryPolicy
@@ -260,7 +269,9 @@ class Exploding(PlainEvaluator):
 
     armed = True
 
-    def evaluate(self, expression: Expression, scope: Scope) -> Verdict | Text | Fault | Missing:
+    def evaluate(
+        self, expression: Expression, scope: Scope
+    ) -> Verdict | Text | Named | Number | Listed | Fault | Missing:
         if expression.text == '"boom"' and Exploding.armed:
             raise RuntimeError("a bug")
         return super().evaluate(expression, scope)

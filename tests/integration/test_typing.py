@@ -13,7 +13,8 @@ PROGRAM = """
 from dataclasses import dataclass
 from datetime import timedelta
 
-from tenuto import Context, Run, Tenuto, Workflow, current
+from tenuto import Context, Graph, Run, Step, Tenuto, Workflow, current
+from tenuto.sdk.builder.keys import Retry
 
 app = Tenuto(":memory:")
 
@@ -39,6 +40,19 @@ async def ship(order: str) -> str:
     return order
 
 
+retry: Retry = {
+    "rules": [{"on": [TimeoutError, "http.5xx"], "max_attempts": 3, "max": timedelta(minutes=1)}],
+    "give_up_on": ValueError,
+}
+
+
+def body() -> Graph:
+    with Graph() as inner:
+        done = inner.code("done", "def main(params): return 1", params={"n": inner.params.n})
+        inner.output = {"done": done.output, "all": done.iterations}
+    return inner
+
+
 def build() -> Workflow:
     with Workflow("order", input=Order, timeout="3d", defaults={"retry": {"max_attempts": 3}}) as wf:
         paid = wf.task("paid", charge, params={"order": wf.input}, timeout=timedelta(seconds=3))
@@ -48,7 +62,14 @@ def build() -> Workflow:
         both = wf.join("both", join="any")
         paid >> [asked, pause] >> both >> sent
         paid.on_failure.when("error.code == 'x'") >> wf.fail("no", "odd", message=paid.error.message)
-        sent.loop(back_to=both, max=3, when="iteration < 2")
+        sent.loop(back_to=both, max=3, when="iteration < 2", keep=2)
+        each = wf.foreach("each", over=wf.input.list, do=body(), params={"n": wf.item}, concurrency=wf.input.n)
+        each.compensate(Step.task(ship, params={"order": wf.input.id}), when="started")
+        pages = Step.task("pages", queue=wf.vars.queue)
+        more = wf.foreach("more", source=pages, task=wf.item.task, params=wf.item.params, tolerate="5%")
+        both >> each >> more >> wf.call("sub", "billing@stable", input=wf.input, wait=False)
+        wf.emit("told", wf.input.event, key=pause.callback_key, keep=timedelta(days=1), needs=more)
+        wf.on_failure = Step.http(request={"url": "http://127.0.0.1:1/"}, retry=retry)
         wf.output = {"amount": paid.output, "text": f"for {wf.input.id}"}
     return wf
 
@@ -59,7 +80,7 @@ async def main() -> None:
     print(await run.aresult(), more.id, app.deploy(build()).version, build().to_yaml().upper())
 """
 SLIPS = """
-from tenuto import Tenuto, Workflow
+from tenuto import Step, Tenuto, Workflow
 
 app = Tenuto(":memory:")
 
@@ -76,6 +97,11 @@ a >> "b"
 a >> b >> 3
 a.loop(back_to="b", max=3)
 wf.join("c", join="some")
+wf.foreach("d", over=[1], task="t")
+wf.call("e", do={"type": "fork"})
+b.compensate("undo")
+wf.on_failure = b
+Step.task("t", retry={"rules": [{"on": "timeout"}]})
 app.start(3)
 charge(5)
 """

@@ -10,14 +10,8 @@ from random import Random
 
 from hypothesis import assume, event, given, note, settings
 from hypothesis import strategies as st
-from tests.support.flows import (
-    CALM,
-    Taste,
-    Trouble,
-    drive,
-    random_graph,
-    script_of,
-)
+from tests.support.fates import CALM, Trouble, drive, script_of
+from tests.support.flows import Taste, random_graph
 from tests.support.world import World
 
 from tenuto.machine.snapshot import Snapshot
@@ -39,11 +33,12 @@ def legal_graph(rng: Random, taste: Taste, *, loose: bool = False) -> Graph:
     graph = random_graph(rng, taste, loose=loose)
     assume(graph is not None)
     assert graph is not None
-    note(_told(graph))
+    note(told(graph))
     return graph
 
 
-def _told(graph: Graph) -> str:
+def told(graph: Graph) -> str:
+    """A graph in words, for a failure's report."""
     nodes = [
         f"{n.id} {n.type} join={n.join} losers={n.cancel_losers} optional={n.optional}"
         for n in graph.definition.nodes
@@ -77,7 +72,7 @@ def test_odd_graphs_of_loose_edges_end_too(rng: Random, seed: int, trouble: Trou
     graph = next((found for found in tried if found is not None), None)
     assume(graph is not None)
     assert graph is not None
-    note(_told(graph))
+    note(told(graph))
 
     world = drive(World(graph, script_of(graph, seed, taste)), rng, seed, trouble)
 

@@ -1,43 +1,41 @@
-"""Random definitions and random fates: graphs from nested blocks or from loose edges, and what happens to a run.
+"""Random definitions: graphs from nested blocks or from loose edges, of all that a definition may hold.
 
 Everything comes out of a `random.Random`; given Hypothesis's, a failure shrinks, given a seeded one, it repeats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field, fields, replace
 from random import Random
-from zlib import crc32
+from typing import Any
 
-from tests.support.world import Answer, Lease, Script, World, repeat_of
-
-from tenuto.machine.events import Deadline, Event, TimerKind
-from tenuto.machine.snapshot import Timer
 from tenuto.model.definition import (
+    Call,
     Definition,
     Detail,
     Edge,
+    Emit,
     End,
     Fail,
+    Foreach,
+    Handler,
     Node,
     NodeType,
     On,
     SetValue,
+    Tolerance,
     Wait,
     WaitForEvent,
     Work,
 )
-from tenuto.model.expressions import Expression, ExpressionKind, Fault, Read, Root, Scope
+from tenuto.model.expressions import Expression, ExpressionKind, Read, Root
 from tenuto.model.graph import Graph, index
-from tenuto.model.ids import LeaseId
-from tenuto.model.instants import SECOND_US
-from tenuto.model.retry import Jitter, RetryPolicy
-from tenuto.model.states import TaskState
+from tenuto.model.instants import DAY_US, SECOND_US
+from tenuto.model.retry import Jitter, RetryPolicy, RetryRule
 from tenuto.model.structure import analyse
 
-FAULT = Fault("expression_error", "no such key")
+_READ = ("output", "output", "error", "status", "failures", "items", "callback_key")
+_UNDOABLE = (NodeType.TASK, NodeType.HTTP, NodeType.FOREACH, NodeType.CALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +49,11 @@ class Taste:
         clocks: timeouts of nodes and of the run.
         faults: how often an expression fails, in a hundred.
         reads: expressions read what ancestors left.
+        whole: how many of a hundred leaves are a foreach or a call.
+        inlines: how deep `do:` may be nested.
+        undo: how many of a hundred works are undone when the run fails; also of handlers of the run.
+        rules: how many of a hundred policies have rules.
+        events: how many of a hundred leaves emit, or wait for an event in some special way.
     """
 
     nodes: int = 12
@@ -59,6 +62,11 @@ class Taste:
     clocks: bool = True
     faults: int = 4
     reads: bool = True
+    whole: int = 0
+    inlines: int = 1
+    undo: int = 0
+    rules: int = 0
+    events: int = 0
 
 
 # -- graphs -------------------------------------------------------------------------------------------------------
@@ -70,8 +78,10 @@ class _Sketch:
 
     rng: Random
     taste: Taste
+    prefix: str = ""
     nodes: list[Node] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
+    inlines: list[Definition] = field(default_factory=list)
 
     @property
     def room(self) -> int:
@@ -83,9 +93,12 @@ class _Sketch:
     def add(
         self, type: NodeType, *, join: int = 0, losers: bool = False, optional: bool = False
     ) -> int:
-        id = f"n{len(self.nodes)}"
+        id = f"{self.prefix}n{len(self.nodes)}"
         detail = self.detail(id, type)
-        self.nodes.append(Node(id, type, detail, join, losers, optional))
+        undo = None
+        if type in _UNDOABLE and self.chance(self.taste.undo):
+            undo = self.handler(f"{id}u")
+        self.nodes.append(Node(id, type, detail, join, losers, optional, undo))
         return len(self.nodes) - 1
 
     def edge(
@@ -97,11 +110,14 @@ class _Sketch:
         when: bool = False,
         otherwise: bool = False,
         loop: int | None = None,
+        keep: int | None = None,
     ) -> None:
         number = len(self.edges)
         reads = self.reads(source) if when else ()
-        text = Expression(ExpressionKind.CONDITION, f"w{number}", f"edges.{number}.when", reads)
-        self.edges.append(Edge(source, target, on, text if when else None, otherwise, loop))
+        text = Expression(
+            ExpressionKind.CONDITION, f"{self.prefix}w{number}", f"edges.{number}.when", reads
+        )
+        self.edges.append(Edge(source, target, on, text if when else None, otherwise, loop, keep))
 
     def reads(self, source: int) -> tuple[Read, ...]:
         """A condition reads its source, as it just ended, and `error` and `iteration`."""
@@ -120,41 +136,139 @@ class _Sketch:
         reads: tuple[Read, ...] = ()
         if self.taste.reads and self.nodes and self.chance(40):
             earlier = self.rng.choice(self.nodes).id
-            reads = (Read(Root.NODES, earlier, self.rng.choice(("output", "error", "status"))),)
-            reads += (Read(Root.ERROR),)
+            reads = (Read(Root.NODES, earlier, self.rng.choice(_READ)), Read(Root.ERROR))
+            reads += (Read(Root.INDEX), Read(Root.PARAMS), Read(Root.ITEM), Read(Root.NODE))
         return Expression(kind, f"v{id}", f"nodes.{id}", reads)
 
     def detail(self, id: str, type: NodeType) -> Detail:
-        clocks = self.taste.clocks
         match type:
             case NodeType.TASK | NodeType.HTTP:
-                return Work(
-                    id,
-                    self.value(id),
-                    retry=RetryPolicy(
-                        max_attempts=self.rng.choice((1, 1, 2, 4)),
-                        initial_us=self.rng.choice((1000, SECOND_US)),
-                        max_us=4 * SECOND_US,
-                        jitter=self.rng.choice(tuple(Jitter)),
-                    ),
-                    timeout_us=SECOND_US if clocks and self.chance(20) else None,
-                    total_timeout_us=9 * SECOND_US if clocks and self.chance(20) else None,
-                    queue_timeout_us=5 * SECOND_US if clocks and self.chance(20) else None,
-                    heartbeat_timeout_us=SECOND_US if clocks and self.chance(20) else None,
-                )
+                return self.work(id)
             case NodeType.WAIT:
                 return Wait(for_us=self.rng.choice((0, SECOND_US)))
             case NodeType.WAIT_FOR_EVENT:
-                timeout = 7 * SECOND_US if clocks and self.chance(40) else None
-                return WaitForEvent(f"e{id}", self.value(id, ExpressionKind.KEY), timeout)
+                return self.wait_for_event(id)
             case NodeType.SET:
                 return SetValue(self.value(id))
+            case NodeType.EMIT:
+                keep = self.rng.choice((None, SECOND_US))
+                return Emit(f"e{id}", self.value(id, ExpressionKind.KEY), self.value(id), keep)
+            case NodeType.CALL:
+                return self.call(id, waits=not self.chance(15))
+            case NodeType.FOREACH:
+                return self.foreach(id)
             case NodeType.FAIL:
                 return Fail("stopped", self.value(id) if self.chance(50) else None)
             case NodeType.END:
                 return End(self.chance(30), self.value(id) if self.chance(30) else None)
             case _:
                 return None
+
+    def work(self, id: str, input: Expression | None = None) -> Work:
+        clocks = self.taste.clocks
+        return Work(
+            id,
+            self.value(id) if input is None else input,
+            retry=self.policy(id),
+            timeout_us=SECOND_US if clocks and self.chance(20) else None,
+            total_timeout_us=9 * SECOND_US if clocks and self.chance(20) else None,
+            queue_timeout_us=5 * SECOND_US if clocks and self.chance(20) else None,
+            heartbeat_timeout_us=SECOND_US if clocks and self.chance(20) else None,
+        )
+
+    def policy(self, id: str) -> RetryPolicy:
+        rules: tuple[RetryRule, ...] = ()
+        if self.chance(self.taste.rules):
+            when = Expression(ExpressionKind.CONDITION, f"r{id}", f"{id}.retry.rules.0.when")
+            rules = (
+                RetryRule(
+                    self.rng.choice((("timeout",), ("boom", "child_failed"), ())),
+                    self.rng.choice((1, 2, 3)),
+                    when=when if self.chance(50) else None,
+                    initial_us=1000,
+                ),
+                RetryRule(("*",), 2),
+            )[: self.rng.choice((1, 2))]
+        return RetryPolicy(
+            max_attempts=self.rng.choice((1, 1, 2, 4)),
+            initial_us=self.rng.choice((1000, SECOND_US)),
+            max_us=4 * SECOND_US,
+            jitter=self.rng.choice(tuple(Jitter)),
+            rules=rules,
+            total=3 if rules and self.chance(30) else None,
+            give_up_on=("bad",) if self.chance(self.taste.rules) else (),
+        )
+
+    def wait_for_event(self, id: str) -> WaitForEvent:
+        clocks, special = self.taste.clocks, self.taste.events
+        timeout = 7 * SECOND_US if clocks and self.chance(40) else None
+        key = self.value(id, ExpressionKind.KEY)
+        return WaitForEvent(
+            f"e{id}",
+            None if self.chance(special // 2) else key,
+            timeout,
+            match=self.of_event(f"m{id}") if self.chance(special) else None,
+            fail_when=self.of_event(f"f{id}") if self.chance(special) else None,
+            heartbeat_timeout_us=SECOND_US if clocks and self.chance(special) else None,
+        )
+
+    def of_event(self, text: str) -> Expression:
+        return Expression(ExpressionKind.CONDITION, text, text, (Read(Root.EVENT),))
+
+    def call(self, id: str, *, waits: bool = True, inline: bool = False) -> Call:
+        """A named workflow, or an inline graph."""
+        number = None
+        if self.taste.inlines > 0 and (inline or self.chance(70)):
+            number = len(self.inlines)
+            smaller = replace(self.taste, nodes=4, inlines=self.taste.inlines - 1)
+            made = _legal_inline(self.rng, smaller, f"{self.prefix}i{number}")
+            self.inlines.append(made)
+        clocks = self.taste.clocks
+        output = (Read(Root.OUTPUT),)
+        told = Expression(ExpressionKind.VALUE, f"o{id}", f"nodes.{id}.output", output)
+        return Call(
+            "sub" if number is None else None,
+            number,
+            self.value(id),
+            output=told if self.chance(30) else None,
+            wait=waits,
+            retry=replace(self.policy(id), max_attempts=self.rng.choice((1, 1, 2))),
+            timeout_us=5 * SECOND_US if clocks and self.chance(25) else None,
+            total_timeout_us=9 * SECOND_US if clocks and self.chance(25) else None,
+        )
+
+    def foreach(self, id: str) -> Foreach:
+        reads = (Read(Root.ITEM), Read(Root.INDEX))
+        item = Expression(ExpressionKind.VALUE, f"x{id}", f"nodes.{id}.params", reads)
+        body: Work | Call = self.work(id, item)
+        if self.taste.inlines > 0 and self.chance(35):
+            body = replace(self.call(id, inline=True), input=item)
+        paged = self.chance(25)
+        source = Expression(
+            ExpressionKind.VALUE, f"s{id}", f"nodes.{id}.source", (Read(Root.CURSOR),)
+        )
+        return Foreach(
+            body,
+            over=None if paged else Expression(ExpressionKind.ITEMS, f"l{id}", f"nodes.{id}.over"),
+            source=self.work(f"{id}p", source) if paged else None,
+            concurrency=self.rng.choice((1, 2, 3, 100)),
+            tolerate=self.rng.choice(
+                (Tolerance(), Tolerance(1), Tolerance(50, percent=True), Tolerance(9))
+            ),
+            batch=self.rng.choice((0, 0, 0, 2)),
+            total_timeout_us=9 * SECOND_US if self.taste.clocks and self.chance(15) else None,
+        )
+
+    def handler(self, id: str) -> Handler:
+        """What undoes a node's work, or runs after a failed run."""
+        started = self.chance(30)
+        rolled = self.rng.randrange(100)
+        if rolled < 10:
+            emit = Emit(f"e{id}", self.value(id, ExpressionKind.KEY), self.value(id))
+            return Handler(NodeType.EMIT, emit, started)
+        if rolled < 30 and self.taste.whole:
+            return Handler(NodeType.CALL, self.call(id, waits=not self.chance(20)), started)
+        return Handler(NodeType.TASK, self.work(id), started)
 
     # -- blocks -------------------------------------------------------------------------------------------------
 
@@ -166,7 +280,11 @@ class _Sketch:
             NodeType.WAIT_FOR_EVENT,
         ]
         type = self.rng.choice(kinds)
-        able = type in (NodeType.TASK, NodeType.HTTP, NodeType.WAIT_FOR_EVENT)
+        if self.chance(self.taste.whole):
+            type = self.rng.choice((NodeType.FOREACH, NodeType.FOREACH, NodeType.CALL))
+        elif self.chance(self.taste.events):
+            type = self.rng.choice((NodeType.EMIT, NodeType.WAIT_FOR_EVENT))
+        able = type in (*_UNDOABLE, NodeType.WAIT_FOR_EVENT)
         return self.add(type, join=join, optional=optional and able)
 
     def block(self, depth: int) -> tuple[int, list[int]]:
@@ -276,9 +394,10 @@ class _Sketch:
         for end in ends:
             self.edge(end, switch)
         limit = self.rng.randint(1, 3)
-        self.edge(switch, header, when=True, loop=limit)
+        keep = self.rng.choice((None, None, 1, 2))
+        self.edge(switch, header, when=True, loop=limit, keep=keep)
         if self.chance(15):
-            self.edge(switch, header, when=True, loop=limit)
+            self.edge(switch, header, when=True, loop=limit, keep=keep)
         after = self.leaf()
         self.edge(switch, after, otherwise=True)
         return header, [after]
@@ -310,14 +429,37 @@ class _Sketch:
         if self.taste.reads and self.chance(30):
             reads = tuple(Read(Root.NODES, node.id, "output") for node in self.nodes)
             output = Expression(ExpressionKind.VALUE, "vout", "output", reads)
+        inline = bool(self.prefix)
+        last = None
+        if not inline and self.chance(self.taste.undo):
+            last = self.handler("last")
         return Definition(
-            "flow", tuple(self.nodes), tuple(edges), timeout_us=run_timeout, output=output
+            "flow",
+            tuple(self.nodes),
+            tuple(edges),
+            timeout_us=None if inline else run_timeout,
+            output=output,
+            on_failure=last,
+            closing_timeout_us=60 * SECOND_US if self.taste.clocks else DAY_US,
+            inlines=tuple(self.inlines),
+            inline=inline,
         )
 
 
-def block_definition(rng: Random, taste: Taste) -> Definition:
-    """A graph of nested blocks; most are legal."""
-    sketch = _Sketch(rng, taste)
+def _legal_inline(rng: Random, taste: Taste, prefix: str) -> Definition:
+    """An inline graph that is legal; after some tries one of a single task."""
+    for _ in range(5):
+        made = block_definition(rng, taste, prefix)
+        if legal(made) is not None:
+            return made
+    sketch = _Sketch(rng, replace(taste, whole=0, events=0), prefix)
+    sketch.add(NodeType.TASK)
+    return sketch.finished()
+
+
+def block_definition(rng: Random, taste: Taste, prefix: str = "") -> Definition:
+    """A graph of nested blocks; most are legal. `prefix`: of the ids and expressions of an inline graph."""
+    sketch = _Sketch(rng, taste, prefix)
     sketch.sequence(rng.randint(1, 4))
     if sketch.room > 3 and sketch.chance(20):
         sketch.block(2)
@@ -371,10 +513,14 @@ def legal(definition: Definition) -> Graph | None:
     analysis = analyse(definition)
     if analysis.structure is None or any(not p.warning for p in analysis.problems):
         return None
-    return index(
-        _honest(definition, index(definition, analysis.structure)),
-        analysis.structure,
-    )
+    inlines = []
+    for inner in definition.inlines:
+        graph = legal(inner)
+        if graph is None:
+            return None
+        inlines.append(graph)
+    honest = _honest(definition, index(definition, analysis.structure))
+    return index(honest, analysis.structure, tuple(inlines))
 
 
 def _honest(definition: Definition, graph: Graph) -> Definition:
@@ -394,35 +540,23 @@ def _honest(definition: Definition, graph: Graph) -> Definition:
         )
         return replace(expression, reads=reads)
 
-    nodes = []
-    for number, node in enumerate(definition.nodes):
-        match node.detail:
-            case Work():
-                input = kept(node.detail.input, number)
-                assert input is not None
-                nodes.append(replace(node, detail=replace(node.detail, input=input)))
-            case SetValue():
-                value = kept(node.detail.value, number)
-                assert value is not None
-                nodes.append(replace(node, detail=SetValue(value)))
-            case WaitForEvent():
-                key = kept(node.detail.key, number)
-                assert key is not None
-                nodes.append(replace(node, detail=replace(node.detail, key=key)))
-            case Fail():
-                nodes.append(
-                    replace(
-                        node, detail=replace(node.detail, message=kept(node.detail.message, number))
-                    )
-                )
-            case End():
-                nodes.append(
-                    replace(
-                        node, detail=replace(node.detail, output=kept(node.detail.output, number))
-                    )
-                )
-            case _:
-                nodes.append(node)
+    def honest(detail: Detail, number: int) -> Detail:
+        """The same with every expression in it honest."""
+        if detail is None:
+            return None
+        changes: dict[str, Any] = {}
+        for f in fields(detail):
+            value = getattr(detail, f.name)
+            if isinstance(value, Expression):
+                changes[f.name] = kept(value, number)
+            elif isinstance(value, Work | Call):
+                changes[f.name] = honest(value, number)
+        return replace(detail, **changes) if changes else detail
+
+    nodes = [
+        replace(node, detail=honest(node.detail, number))
+        for number, node in enumerate(definition.nodes)
+    ]
     edges = tuple(replace(e, when=kept(e.when, e.source)) for e in definition.edges)
     return replace(definition, nodes=tuple(nodes), edges=edges)
 
@@ -439,220 +573,3 @@ def _ancestors(graph: Graph) -> list[set[int]]:
 def random_graph(rng: Random, taste: Taste, *, loose: bool = False) -> Graph | None:
     """One try; None when it is not legal."""
     return legal((loose_definition if loose else block_definition)(rng, taste))
-
-
-# -- fates --------------------------------------------------------------------------------------------------------
-
-
-def _roll(seed: int, text: str) -> int:
-    """0..99, the same in every process and in every order."""
-    return crc32(f"{seed}/{text}".encode()) % 100
-
-
-def script_of(graph: Graph, seed: int, taste: Taste) -> Script:
-    """Answers that depend on the expression and on which call of it this is, never on the order of events."""
-
-    def verdict(text: str) -> Callable[[Scope, int], bool | Fault]:
-        def answer(scope: Scope, call: int) -> bool | Fault:
-            rolled = _roll(seed, f"{text}/{call}")
-            return FAULT if rolled < taste.faults else rolled % 2 == 0
-
-        return answer
-
-    def value(text: str) -> Callable[[Scope, int], str | Fault]:
-        def answer(scope: Scope, call: int) -> str | Fault:
-            rolled = _roll(seed, f"{text}/{call}")
-            return FAULT if rolled < taste.faults else f'"{text}"'
-
-        return answer
-
-    texts = {e.when.text for e in graph.definition.edges if e.when is not None}
-    script: dict[str, Answer] = {text: verdict(text) for text in texts}
-    script |= {f"v{node.id}": value(node.id) for node in graph.definition.nodes}
-    return script | {"vout": value("out")}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """How often, in a hundred steps, something disturbs a run."""
-
-    repeats: int = 15
-    strays: int = 15
-    losses: int = 10
-    deadlines: int = 10
-    pauses: int = 4
-    cancels: int = 1
-    late: int = 30
-    failures: int = 30
-    """Of a hundred attempts."""
-
-
-CALM = Trouble(repeats=0, strays=0, losses=0, deadlines=0, pauses=0, cancels=0, late=0)
-STEPS_MAX = 3000
-
-
-def drive(world: World, rng: Random, seed: int, trouble: Trouble) -> World:
-    """Carry a run to its end, in an order that `rng` chooses; what attempts yield is `seed`'s."""
-    driver = _Driver(world, rng, seed, trouble)
-    if trouble.pauses and driver.chance(trouble.pauses):
-        world.pause()
-    world.start()
-    for _ in range(STEPS_MAX):
-        if world.is_final:
-            break
-        driver.step()
-    assert world.is_final, f"still {world.letters} after {STEPS_MAX} steps"
-    driver.disturb()
-    driver.late_success()
-    world.check_history()
-    return world
-
-
-@dataclass(slots=True)
-class _Driver:
-    world: World
-    rng: Random
-    seed: int
-    trouble: Trouble
-
-    def chance(self, percent: int) -> bool:
-        return percent > 0 and self.rng.randrange(100) < percent
-
-    def step(self) -> None:
-        world, trouble = self.world, self.trouble
-        self.disturb()
-        if self.chance(trouble.late):
-            self.late_success()
-        if world.is_final:
-            return
-        if self.chance(trouble.cancels):
-            world.cancel("enough")
-            return
-        if self.chance(trouble.pauses):
-            (world.resume if world.snapshot.paused else world.pause)()
-        self.world.now += self.rng.choice((0, 1, 1000))
-        moves = self.moves()
-        if not moves:
-            self.unblock()
-            return
-        self.rng.choice(moves)()
-
-    def moves(self) -> list[Callable[[], object]]:
-        world = self.world
-        found: list[Callable[[], object]] = []
-        found += [partial(world.grant, place) for place in sorted(world.ready)]
-        for place, lease in sorted(world.leases.items()):
-            if world.ledger.tasks[place].state is TaskState.PENDING:
-                found += [partial(self.report, lease)] * 2
-                if self.chance(self.trouble.losses):
-                    found.append(partial(world.lose, place))
-                    found.append(partial(world.release, place))
-                if self.chance(self.trouble.deadlines):
-                    found.append(partial(self.deadline, lease))
-        due = [t for t in world.ledger.timers.values() if t.due_at <= world.now]
-        found += [partial(world.fire, t.place, t.kind) for t in due]
-        matched = world.match()
-        if matched is not None:
-            found.append(partial(world.accept, matched))
-        waits = world.ledger.waits.values()
-        found += [partial(world.put_message, wait.event, wait.key or "") for wait in waits]
-        return found
-
-    def unblock(self) -> None:
-        """Nothing can happen by itself: the clock goes on, or a paused run is resumed."""
-        world = self.world
-        timers = sorted(world.ledger.timers.values(), key=lambda t: t.due_at)
-        if world.snapshot.paused and (not timers or self.chance(50)):
-            world.resume()
-            return
-        assert timers, "nothing can happen any more"
-        world.now = max(world.now, timers[0].due_at)
-
-    def report(self, lease: Lease) -> None:
-        world = self.world
-        task = world.ledger.tasks[lease.place]
-        name = f"{lease.place}/{lease.attempt - task.lost}"
-        if _roll(self.seed, name) < self.trouble.failures:
-            retryable = _roll(self.seed, f"{name}/retryable") < 90
-            after = 2 * SECOND_US if _roll(self.seed, f"{name}/after") < 20 else 0
-            event = world.failure_of(lease)
-            world.draw = self.rng.randrange(100) / 100
-            world.accept(replace(event, retryable=retryable, retry_after_us=after))
-        else:
-            world.accept(world.success_of(lease))
-
-    def deadline(self, lease: Lease) -> None:
-        world = self.world
-        task = world.ledger.tasks[lease.place]
-        if task.timeout_us is not None:
-            world.accept(world.deadline_of(lease.place, Deadline.ATTEMPT, lease))
-        elif task.heartbeat_us is not None:
-            world.accept(world.deadline_of(lease.place, Deadline.HEARTBEAT, lease))
-
-    def disturb(self) -> None:
-        world = self.world
-        if self.chance(self.trouble.repeats) and (old := repeat_of(world.events)):
-            event = self.rng.choice(old)
-            before = world.snapshot
-            assert world.send(replace(event, at=world.now)).rejected is not None, event
-            assert world.snapshot is before
-        if self.chance(self.trouble.strays):
-            self.stray()
-        if self.chance(self.trouble.deadlines):
-            self.queue_deadline()
-
-    def stray(self) -> None:
-        """Reports and firings about what is not, not yet, or in another version."""
-        world = self.world
-        nodes = world.graph.definition.nodes
-        place = world.place(self.rng.choice(nodes).id)
-        task = world.ledger.tasks.get(place)
-        lease = Lease(
-            place,
-            task.attempt + 1 if task is not None else 1,
-            LeaseId("lease-of-nobody"),
-            world.now,
-        )
-        kind = self.rng.choice(tuple(TimerKind))
-        timer = world.ledger.timers.get((place, kind))
-        version = timer.version + 1 if timer is not None else world.snapshot.seq
-        wait = world.ledger.waits.get(place)
-        events: list[Event] = [
-            world.success_of(lease),
-            world.failure_of(lease),
-            world.loss_of(lease),
-            world.firing_of(Timer(place, kind, world.now, version)),
-        ]
-        if wait is not None:
-            message = world.mailbox[0] if world.mailbox else None
-            if message is not None:
-                late = replace(world.receipt_of(wait, message), version=wait.version + 1)
-                assert world.send(late).rejected is not None
-        for event in events:
-            assert world.send(event).rejected is not None, event
-
-    def queue_deadline(self) -> None:
-        world = self.world
-        for place in sorted(world.ready):
-            task = world.ledger.tasks[place]
-            if task.queue_until is not None:
-                early = world.deadline_of(place, Deadline.QUEUE, None)
-                if task.queue_until > max(world.now, world.snapshot.at):
-                    assert world.send(early).rejected is not None
-                elif not world.is_final:
-                    world.accept(early)
-                    return
-
-    def late_success(self) -> None:
-        """F8: a success under the live lease of a cancelled task changes neither node nor run."""
-        world = self.world
-        for place, lease in sorted(world.leases.items()):
-            task = world.ledger.tasks[place]
-            if task.state is TaskState.CANCELLED and self.chance(max(self.trouble.late, 50)):
-                letters, edges = world.letters, world.edges
-                assert world.send(world.failure_of(lease)).rejected is not None
-                assert world.send(world.loss_of(lease)).rejected is not None
-                world.accept(world.success_of(lease))
-                assert (world.letters, world.edges) == (letters, edges)
-                assert place not in world.leases
-                return

@@ -13,11 +13,14 @@ from collections.abc import Collection, Mapping
 from typing import assert_never
 
 from tenuto.model.definition import (
+    Call,
     Definition,
     Detail,
     Edge,
+    Emit,
     End,
     Fail,
+    Foreach,
     Node,
     NodeType,
     On,
@@ -144,7 +147,7 @@ def key(text: str, where: str = "key") -> Expression:
 
 
 def detail(id: str, type: NodeType) -> Detail:
-    """The plainest detail of a type: a task named like its node, a wait of a second, an event named like its node."""
+    """The plainest detail of a type: a task, workflow or event named like its node, a second, a list of one."""
     match type:
         case NodeType.TASK:
             return Work(id, value("{}", f"nodes.{id}.params"))
@@ -159,8 +162,15 @@ def detail(id: str, type: NodeType) -> Detail:
             return Wait(for_us=SECOND_US)
         case NodeType.WAIT_FOR_EVENT:
             return WaitForEvent(id, key('"k"', f"nodes.{id}.key"))
+        case NodeType.CALL:
+            return Call(id, None, value("{}", f"nodes.{id}.input"))
+        case NodeType.FOREACH:
+            over = Expression(ExpressionKind.ITEMS, "[1]", f"nodes.{id}.over")
+            return Foreach(Work(id, value("{}", f"nodes.{id}.params")), over)
         case NodeType.SET:
             return SetValue(value("1", f"nodes.{id}.value"))
+        case NodeType.EMIT:
+            return Emit(id, key('"k"', f"nodes.{id}.key"), value("null", f"nodes.{id}.payload"))
         case NodeType.FAIL:
             return Fail("failed_on_purpose")
         case NodeType.END:

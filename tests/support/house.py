@@ -17,7 +17,7 @@ from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sql.store import SqlStore
 from tenuto.adapters.sqlite.engine import open_engine
 from tenuto.coordinator.commands import Commands, StartRequest
-from tenuto.coordinator.coordinator import Coordinator, Evaluators
+from tenuto.coordinator.coordinator import Coordinator
 from tenuto.coordinator.gateway import Gateway
 from tenuto.coordinator.graphs import Graphs
 from tenuto.coordinator.mailbox import Mailbox
@@ -25,6 +25,7 @@ from tenuto.coordinator.recovery import Recovery
 from tenuto.coordinator.seats import Seats
 from tenuto.coordinator.setting import Focus, Setting
 from tenuto.coordinator.timers import Timers
+from tenuto.coordinator.work import Evaluators
 from tenuto.model.graph import Graph
 from tenuto.model.ids import RunId, WorkerId
 from tenuto.ports.clock import Clock

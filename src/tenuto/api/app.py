@@ -11,7 +11,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from tenuto.api import models
+from tenuto.api import models, nested
 from tenuto.api.backend import Backend
 from tenuto.api.bodies import first_problem
 from tenuto.api.door import Door
@@ -20,7 +20,7 @@ from tenuto.api.page import Page, or_page
 from tenuto.api.page import add_routes as add_page
 from tenuto.api.problems import Problem
 from tenuto.api.reference import POLICY, as_page
-from tenuto.api.routes import events, health, runs, tasks, workflows
+from tenuto.api.routes import events, health, runs, schema, tasks, versions, workflows
 from tenuto.api.service import Service, StrictRoute
 from tenuto.model.version import VERSION
 
@@ -31,9 +31,17 @@ A run is named by its id, or by the beginning or end of it. Instants are RFC 333
 """
 _BODIES = (
     models.DefinitionBody,
+    models.DeployBody,
+    models.AliasBody,
     models.StartBody,
     models.CancelBody,
     models.NothingBody,
+    nested.TerminateBody,
+    nested.ResumeBody,
+    nested.RetryBody,
+    nested.ReplayBody,
+    nested.SkipBody,
+    nested.HeartbeatBody,
     models.EventBody,
     models.Problem,
 )
@@ -72,6 +80,8 @@ def make_app(backend: Backend, *, limits: Limits | None = None, page: Page | Non
     app.service = Service(backend, bounds)
     health.add_routes(app, app.service)
     workflows.add_routes(app, app.service)
+    versions.add_routes(app, app.service)
+    schema.add_routes(app)
     runs.add_routes(app, app.service)
     events.add_routes(app, app.service)
     tasks.add_routes(app, app.service)

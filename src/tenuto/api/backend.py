@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from tenuto.coordinator.commands import Started, StartRequest
+from tenuto.coordinator.outlook import Outlook
 from tenuto.dsl.compile import Loaded
 from tenuto.model.graph import Graph
 from tenuto.model.ids import RunId
@@ -21,16 +22,56 @@ class Verbs(Protocol):
 
     async def deploy(self, graph: Graph, /) -> DefinitionRow: ...
 
+    async def set_alias(self, name: str, alias: str, version: int, /) -> int | None: ...
+
+    async def drop_alias(self, name: str, alias: str, /) -> None: ...
+
+    async def delete_version(self, name: str, version: int, /) -> None: ...
+
     async def start(self, requests: Sequence[StartRequest], /) -> Sequence[Started]: ...
 
     async def cancel(self, run_id: RunId, reason: str = "", /) -> None: ...
 
     async def pause(self, run_id: RunId, /) -> None: ...
 
-    async def resume(self, run_id: RunId, /) -> None: ...
+    async def resume(self, run_id: RunId, /, *, freeze_timers: bool = False) -> None: ...
+
+    async def terminate(self, run_id: RunId, reason: str = "", /) -> None: ...
+
+    async def skip(self, run_id: RunId, node: str, output: str, /) -> None: ...
+
+    async def retry(
+        self,
+        run_id: RunId,
+        /,
+        *,
+        skip: str | None = None,
+        output: str | None = None,
+        dry_run: bool = False,
+    ) -> Outlook: ...
+
+    async def replay(
+        self,
+        run_id: RunId,
+        node: str,
+        /,
+        *,
+        input: str | None = None,
+        vars: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> tuple[RunId | None, Outlook]: ...
+
+    async def heartbeat(self, event: str, key: str, /) -> int: ...
 
     async def send_event(
-        self, event: str, key: str, payload: str, /, *, event_id: str | None = None
+        self,
+        event: str,
+        key: str,
+        payload: str,
+        /,
+        *,
+        event_id: str | None = None,
+        keep_us: int | None = None,
     ) -> bool: ...
 
     async def wait(self, run_id: RunId, /) -> RunRow: ...

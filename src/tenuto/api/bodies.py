@@ -78,7 +78,12 @@ def check(model: type[M], value: object) -> M:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise first_problem(error.errors(include_url=False), list(model.model_fields)) from None
+        raise first_problem(error.errors(include_url=False), _names(model)) from None
+
+
+def _names(model: type[BaseModel]) -> list[str]:
+    """Of its fields, as they stand in a body."""
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def first_problem(errors: Sequence[Mapping[str, Any]], known: Sequence[str]) -> Problem:

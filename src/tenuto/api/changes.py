@@ -124,7 +124,9 @@ class Changes:
             run_ids = changed[start : start + READ_MAX]
 
             async def read(answers: Answers, run_ids: Sequence[RunId] = run_ids) -> bytes:
-                return b"".join(encode("run", row) for row in await answers.get_run_rows(run_ids))
+                rows = await answers.get_run_rows(run_ids)
+                # As in lists: who looks at a run hears of its children by its own stream.
+                return b"".join(encode("run", row) for row in rows if row.get("parent") is None)
 
             try:
                 data = await self._backend.read(read)
@@ -135,7 +137,7 @@ class Changes:
                 _log.error("changes_not_told", exc_info=error)
                 self._fail(Unavailable("the changed runs cannot be read"))
                 return
-            for ear in self._ears:
+            for ear in self._ears if data else ():
                 ear.put(data)
 
     def _fail(self, error: TenutoError) -> None:

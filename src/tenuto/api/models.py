@@ -5,28 +5,31 @@ Answers are not passed through these models: `views.documents` shapes them, and 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-RunStateName = Literal[
-    "pending", "running", "paused", "closing", "success", "failed", "cancelled", "timed_out"
-]
-TaskStateName = Literal["pending", "running", "retry", "success", "dead", "cancelled"]
+from tenuto.api.nested import (
+    Children,
+    Closing,
+    CompensationName,
+    ItemCounts,
+    Parent,
+    UndoName,
+)
+from tenuto.api.shapes import (
+    Body,
+    Document,
+    Instant,
+    Json,
+    RunStateName,
+    TaskStateName,
+    VarName,
+)
+
 NoteKindName = Literal["stdout", "stderr", "log", "progress"]
 
-Instant = Annotated[
-    str,
-    Field(description="RFC 3339 in UTC", json_schema_extra={"format": "date-time"}),
-]
-Json = Any
 _RUN = "01980000-0000-7000-8000-000000000001"
-
-
-class Document(BaseModel):
-    """What is answered."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class Run(Document):
@@ -40,6 +43,9 @@ class Run(Document):
     created_at: Instant
     ended_at: Instant | None
     quarantine: str | None = Field(description="why it is held; `resume` tries again")
+    parent: Parent | None = Field(description="the run that called it")
+    source: str | None = Field(description="the run that it replays")
+    compensation: CompensationName = Field(description="what became of undoing finished work")
 
 
 class StartedRun(Run):
@@ -69,6 +75,10 @@ class NodeState(Document):
     awaits: AwaitedEvent | None
     took: list[str] | None = Field(description="where its conditions led")
     error: Json
+    items: ItemCounts | None = Field(description="of a foreach")
+    child: str | None = Field(description="the run that a call has called last")
+    undo: UndoName | None = Field(description="what became of undoing its work")
+    undo_error: Json
 
 
 class Step(Document):
@@ -76,12 +86,13 @@ class Step(Document):
 
     place: str
     node: str | None
-    what: Literal["attempt", "wait", "event", "run"]
+    what: Literal["attempt", "child", "wait", "event", "items", "run"]
     attempt: int | None
     result: str | None
     code: str | None
     message: str | None
     worker: str | None
+    child: str | None = Field(description="the run that made the attempt")
     start_us: int | None
     duration_us: int | None
 
@@ -89,11 +100,17 @@ class Step(Document):
 class RunReport(Run):
     """Everything about a run."""
 
+    semantics: int = Field(description="the version of the rules by which it goes, for ever")
     lasted_us: int | None
     input: Json = Field(description="with which it was started")
     vars: dict[str, Json] = Field(description="the definition's, with what was given over them")
     output: Json
     error: Json
+    epoch: int = Field(description="1, and one more with each retry")
+    closing: Closing | None
+    children: Children
+    params: Json = Field(description="what the run of a `do:` was given")
+    item: Json = Field(description="the item that it works on")
     go_on: str | None = Field(description="the command that carries it on, where nobody drives it")
     nodes: list[NodeState]
     timeline: list[Step]
@@ -130,10 +147,15 @@ class RunNode(Document):
     type: str
     state: str
     input: Json
-    output: Json
+    output: Json = Field(description="null for a foreach of more than 1,000 items: list them")
+    given: bool = Field(description="the output was given by hand, in place of the node's work")
     error: Json
     waits_for: str | None
     command: str | None
+    items: ItemCounts | None
+    child: str | None
+    undo: UndoName | None
+    undo_error: Json
     attempts: list[Step]
     notes: list[Note]
 
@@ -167,6 +189,16 @@ class Edge(Document):
     loop: int | None
 
 
+class Workflow(Document):
+    """A name with its newest version."""
+
+    name: str
+    version: int
+    hash: str
+    created_at: Instant
+    versions: int
+
+
 class VersionRow(Document):
     """A version in a list."""
 
@@ -174,17 +206,13 @@ class VersionRow(Document):
     version: int
     hash: str
     created_at: Instant
-
-
-class Workflow(VersionRow):
-    """A name with its newest version."""
-
-    versions: int
+    aliases: list[str] = Field(description="that mean it now")
 
 
 class Version(VersionRow):
     """A version with all that it says."""
 
+    semantics: int = Field(description="the version of the rules by which its runs go, for ever")
     description: str
     source: str
     input_schema: Json
@@ -206,11 +234,33 @@ class Finding(Document):
     hint: str
 
 
+class Alias(Document):
+    """An alias of a name, with the version that it means now."""
+
+    name: str
+    alias: str
+    version: int
+
+
+class MovedAlias(Alias):
+    """An alias that was set."""
+
+    was: int | None = Field(description="the version that it meant before; null: it is new")
+
+
 class Deployed(Version):
     """A stored version. `findings` are warnings."""
 
     created: bool = Field(description="false: the newest version says the same already")
+    moved: list[MovedAlias] = Field(description="the aliases that were asked for")
     findings: list[Finding]
+
+
+class DeletedVersion(Document):
+    """A version that is no more."""
+
+    name: str
+    version: int
 
 
 class Validated(Document):
@@ -256,6 +306,7 @@ class Task(Document):
     lost: int
     worker: str | None
     leased_at: Instant | None
+    child: str | None = Field(description="the open run that does it")
     error: Json
 
 
@@ -332,6 +383,13 @@ class VersionPage(Document):
     next: str | None
 
 
+class AliasPage(Document):
+    """All aliases of a name, in order."""
+
+    items: list[Alias]
+    next: str | None
+
+
 class EventPage(Document):
     """A page of a history, in order. `next` is what `after` takes."""
 
@@ -400,15 +458,6 @@ class Problem(Document):
 # -- bodies -----------------------------------------------------------------------------------------------------------
 
 
-VarName = Annotated[str, Field(max_length=200)]
-
-
-class Body(BaseModel):
-    """What is sent: unknown fields are refused, nothing is converted."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
 class DefinitionBody(Body):
     """A definition."""
 
@@ -424,11 +473,34 @@ class DefinitionBody(Body):
     )
 
 
+class DeployBody(DefinitionBody):
+    """A definition to store."""
+
+    aliases: list[str] = Field(
+        default=[],
+        max_length=20,
+        description="mean this version from now on, also where it was there already",
+        examples=[["stable"]],
+    )
+
+
+class AliasBody(Body):
+    """What an alias is to mean."""
+
+    version: int = Field(ge=1, le=2**31 - 1, description="a version that there is", examples=[1])
+
+
 class StartBody(Body):
     """A run to start."""
 
-    workflow: str = Field(max_length=300, description="a deployed name", examples=["hello"])
-    version: int | None = Field(default=None, ge=1, description="the newest by default")
+    workflow: str = Field(
+        max_length=300,
+        description="a deployed name; `hello@3` and `hello@stable` name a version of it",
+        examples=["hello"],
+    )
+    version: int | None = Field(
+        default=None, ge=1, description="the newest by default, or what the name says"
+    )
     input: Json = Field(default=None, description="checked against the definition's `input`")
     vars: dict[VarName, Json] | None = Field(
         default=None, description="over the definition's `vars`"
@@ -459,4 +531,7 @@ class EventBody(Body):
     payload: Json = Field(default=None, description="any JSON value; the output of the wait")
     event_id: str | None = Field(
         default=None, min_length=1, max_length=512, description="a second one with it is dropped"
+    )
+    keep: str | None = Field(
+        default=None, max_length=40, description="how long it waits for a wait", examples=["1h"]
     )

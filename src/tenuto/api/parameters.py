@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import Path, Query
 
-from tenuto.api.models import RunStateName, TaskStateName
 from tenuto.api.problems import Problem
+from tenuto.api.shapes import RunStateName, TaskStateName
 from tenuto.model.instants import parse_instant
 from tenuto.views.answers import HISTORY_MAX, LIMIT_MAX
 
@@ -19,6 +19,21 @@ RunPath = Annotated[
     ),
 ]
 NamePath = Annotated[str, Path(description="the workflow's name", examples=["hello"])]
+NamedPath = Annotated[
+    str,
+    Path(
+        description="the workflow's name; `hello@3` and `hello@stable` name a version of it",
+        examples=["hello"],
+    ),
+]
+AliasPath = Annotated[str, Path(description="the alias", examples=["stable"])]
+Old = Annotated[
+    str | None,
+    Query(alias="from", description="a number or an alias; the version before `to` by default"),
+]
+New = Annotated[
+    str | None, Query(alias="to", description="a number or an alias; the newest by default")
+]
 VersionPath = Annotated[int, Path(ge=1, le=2**31 - 1, description="the number of the version")]
 NodePath = Annotated[
     str, Path(description="the node's id, or a place of it such as `poll.3`", examples=["charge"])
@@ -31,6 +46,11 @@ WorkflowQuery = Annotated[str | None, Query(description="only runs of this workf
 RunStates = Annotated[
     list[RunStateName], Query(description="only runs in this state; several times for several")
 ]
+ParentQuery = Annotated[
+    str | None, Query(description="only runs that this one called: its id, or the beginning or end")
+]
+Children = Annotated[bool, Query(description="with runs that another one called")]
+DryRun = Annotated[bool, Query(description="only say what would be done")]
 KeyQuery = Annotated[str | None, Query(description="only the run with this idempotency key")]
 Since = Annotated[
     str | None,
@@ -54,6 +74,9 @@ Timeout = Annotated[
 ]
 TaskStates = Annotated[
     list[TaskStateName], Query(description="only tasks in this state; several times for several")
+]
+ItemStates = Annotated[
+    list[TaskStateName], Query(description="only items in this state; several times for several")
 ]
 QueueQuery = Annotated[str | None, Query(description="only tasks of this queue")]
 EventQuery = Annotated[str | None, Query(description="only waits for this event")]

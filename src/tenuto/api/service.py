@@ -14,8 +14,8 @@ from tenuto.api.backend import Backend
 from tenuto.api.changes import Changes
 from tenuto.api.held import Held
 from tenuto.api.limits import Limits
-from tenuto.api.models import Document as Model
 from tenuto.api.problems import KINDS, MEDIA_TYPE, SHOWN_MAX, Problem, meant
+from tenuto.api.shapes import Document as Model
 from tenuto.model.ids import RunId
 from tenuto.views.answers import Answers
 from tenuto.views.documents import Document

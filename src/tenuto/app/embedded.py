@@ -39,12 +39,12 @@ from tenuto.coordinator.seats import Seats
 from tenuto.coordinator.setting import Focus, Setting
 from tenuto.coordinator.timers import Timers
 from tenuto.model.errors import TenutoError, Unavailable
-from tenuto.model.ids import RunId
-from tenuto.model.states import FINAL_RUN_STATES, RunState
+from tenuto.model.ids import Place, RunId
+from tenuto.model.states import FINAL_RUN_STATES, RunState, TaskState
 from tenuto.model.version import VERSION
 from tenuto.ports.executor import Executor
 from tenuto.ports.gateway import ALL_QUEUES, TaskGateway, WorkerInfo
-from tenuto.ports.reads import Reads, RunFilter
+from tenuto.ports.reads import Reads, RunFilter, TaskFilter
 from tenuto.runtime.logging import get_logger
 from tenuto.runtime.service import Service, serve
 from tenuto.settings import MEMORY
@@ -64,6 +64,7 @@ LEASE_US = 10_000_000
 _SERVICE_US = 60_000_000
 """Longest stop of one service; each bounds itself well below."""
 _PAGE = 1_000
+_UNFINISHED = tuple(state.value for state in RunState if state not in FINAL_RUN_STATES)
 
 _T = TypeVar("_T")
 _log = get_logger("engine")
@@ -279,6 +280,7 @@ class Engine:
             recovery.holds = self._worker.runner.holds
 
         async def run(stopping: asyncio.Event) -> None:
+            await _follow_children(self.reads, setting.focus)
             await recovery.sweep()
             await _learn_queues(self.reads, coordinator.graphs)
             self._ended = None
@@ -421,16 +423,47 @@ def _names(registry: Registry, stage: Stage | None) -> tuple[str, ...]:
 
 async def _learn_queues(reads: Reads, graphs: Graphs) -> None:
     """Bring in the graphs of unfinished runs, so that the worker knows the queues on which their tasks wait."""
-    unfinished = tuple(state.value for state in RunState if state not in FINAL_RUN_STATES)
     before: RunId | None = None
     seen: set[str] = set()
     while True:
-        page = await reads.list_runs(RunFilter(states=unfinished, before=before, limit=_PAGE))
+        page = await reads.list_runs(RunFilter(states=_UNFINISHED, before=before, limit=_PAGE))
         seen |= {row.definition for row in page}
         if len(page) < _PAGE:
             break
         before = page[-1].run_id
     await graphs.fetch(sorted(seen))
+    if graphs.computes_queues:
+        await _see_queues(reads, graphs)
+
+
+async def _see_queues(reads: Reads, graphs: Graphs) -> None:
+    """Queues that no graph names: those of waiting tasks."""
+    before: tuple[RunId, Place] | None = None
+    while True:
+        wanted = TaskFilter(states=(TaskState.PENDING.value,), before=before, limit=_PAGE)
+        page = await reads.list_tasks(wanted)
+        for row in page:
+            graphs.see_queue(row.task.queue)
+        if len(page) < _PAGE:
+            return
+        before = page[-1].run_id, page[-1].task.place
+
+
+async def _follow_children(reads: Reads, focus: Focus) -> None:
+    """Whoever drives a run drives the runs that it has called, and theirs."""
+    parents = list(focus.runs() or ())
+    while parents:
+        parent = parents.pop()
+        before: RunId | None = None
+        while True:
+            wanted = RunFilter(parent=parent, states=_UNFINISHED, before=before, limit=_PAGE)
+            page = await reads.list_runs(wanted)
+            for row in page:
+                focus.add(row.run_id)
+                parents.append(row.run_id)
+            if len(page) < _PAGE:
+                break
+            before = page[-1].run_id
 
 
 def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:

@@ -17,7 +17,7 @@ from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sql.store import SqlStore
 from tenuto.adapters.sqlite import lock
 from tenuto.adapters.sqlite.engine import open_reader, open_sender
-from tenuto.coordinator.mailbox import new_message
+from tenuto.coordinator.mailbox import KEEP_US, new_message
 from tenuto.ports.reads import Reads
 from tenuto.ports.store import DEFAULT_NAMESPACE
 
@@ -109,13 +109,22 @@ def post_message(
     key: str,
     payload: str,
     event_id: str | None = None,
+    keep_us: int = KEEP_US,
     namespace: str = DEFAULT_NAMESPACE,
 ) -> bool:
     """Put a message into the file's mailbox, engine running or not. False: this event id was there already.
 
     `payload` is canonical JSON. Raises InvalidInput, NotFound, Conflict, Unavailable.
     """
-    message = new_message(Uuid7Ids(), event, key, payload, event_id=event_id, namespace=namespace)
+    message = new_message(
+        Uuid7Ids(),
+        event,
+        key,
+        payload,
+        event_id=event_id,
+        namespace=namespace,
+        keep_us=keep_us,
+    )
     sqlite = open_sender(str(path), SystemClock())
     try:
         return asyncio.run(SqlStore(sqlite).post(message))

@@ -21,9 +21,11 @@ from tenuto.model.errors import InvalidInput
 from tenuto.settings import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
-    from tenuto.model.definition import Node
+    from tenuto.dsl.findings import Finding
+    from tenuto.model.definition import Definition
+    from tenuto.model.graph import Graph
     from tenuto.sdk.tenuto import Tenuto
     from tenuto.worker.registry import Registry
 
@@ -64,22 +66,32 @@ def beside_of(file: Path | None) -> Path:
 
 
 def missing_tasks(
-    nodes: Iterable[Node], registry: Registry, app: str | None, file: Path | None
+    definition: Definition,
+    registry: Registry,
+    app: str | None,
+    file: Path | None,
+    *,
+    nodes: Collection[int] | None = None,
 ) -> str | None:
-    """What to say if the app lacks tasks that nodes name, or None: the run will wait there, since nobody else has them.
+    """What to say if the app lacks tasks that a definition names, or None: a run will wait there, since nobody else has
+    them.
 
     Args:
+        definition: of the workflow.
+        registry: the app's.
+        nodes: numbers of those that are still to do; None: all.
         app: as `app_name` found it.
         file: of the definition, beside which an app was looked for.
     """
-    from tenuto.sdk.workflows import named_tasks
+    from tenuto.model.works import works
 
-    missing = {
-        name: node for name, node in named_tasks(nodes).items() if registry.find(name) is None
-    }
+    missing: dict[str, str] = {}
+    for asked in works(definition, nodes):
+        if asked.task is not None and registry.find(asked.task) is None:
+            missing.setdefault(asked.task, asked.owner)
     if not missing:
         return None
-    told = ", ".join(f"{name!r} (node {node})" for name, node in list(missing.items())[:_NAMED_MAX])
+    told = ", ".join(f"{name!r} ({owner})" for name, owner in list(missing.items())[:_NAMED_MAX])
     told = f"task{'s' if len(missing) > 1 else ''} {told}"
     if len(missing) > _NAMED_MAX:
         told += f" and {len(missing) - _NAMED_MAX} more"
@@ -95,21 +107,38 @@ def missing_tasks(
     return f"the app {app} has no {told}{meant} {f'It has {listed}' if close else listed}"
 
 
-def misfits(nodes: Iterable[Node], registry: Registry) -> list[str]:
+def task_findings(graph: Graph, registry: Registry, file: str) -> tuple[Finding, ...]:
+    """What is wrong with a definition by the functions of the app: their params, and what is read of their results.
+
+    Args:
+        file: what findings call it.
+    """
+    from tenuto.app.definitions import load_definition
+    from tenuto.sdk.signatures import shapes_of
+
+    source = graph.definition.source
+    known = set(load_definition(source, file=file).findings)
+    loaded = load_definition(source, file=file, tasks=shapes_of(registry))
+    return tuple(finding for finding in loaded.findings if finding not in known)
+
+
+def misfits(
+    definition: Definition, registry: Registry, *, nodes: Collection[int] | None = None
+) -> list[str]:
     """What to say of tasks whose params have names that their functions do not take, or lack some: they would fail."""
-    from tenuto.model.definition import NodeType, Work
+    from tenuto.model.works import works
 
     told = []
-    for node in nodes:
-        if node.type is not NodeType.TASK or not isinstance(node.detail, Work):
-            continue
-        task = registry.find(node.detail.name)
-        params = json.loads(node.detail.input.text)
+    for asked in works(definition, nodes):
+        if asked.task is None:
+            continue  # none of the app's, or computed (X1): known when it runs
+        task = registry.find(asked.task)
+        params = json.loads(asked.work.input.text)
         if task is None or not isinstance(params, dict):
             continue  # `${…}` may yield anything
         misfit = task.misfit_of_names(params)
         if misfit is not None:
-            told.append(f"node {node.id}: {misfit}")
+            told.append(f"{asked.owner}: {misfit}")
     return told
 
 

@@ -16,12 +16,21 @@ from tenuto.cli.options import (
     Format,
     Output,
     Top,
+    Url,
     Verdict,
     app_option,
     examples,
     group,
 )
 from tenuto.cli.run_group import runs
+
+
+class GraphForm(StrEnum):
+    """How a graph is drawn."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+    SVG = "svg"
 
 
 class Shell(StrEnum):
@@ -119,14 +128,63 @@ def validate(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE…", help="Definitions; - is standard input.")
     ],
+    app_name: Annotated[
+        str | None,
+        typer.Option(
+            "--app",
+            "-A",
+            metavar="MODULE[:NAME]",
+            help="Check params and outputs of its tasks, too: module:name or path.py[:name].",
+            show_default=False,
+        ),
+    ] = None,
     output: Annotated[
         Verdict, typer.Option("--output", "-o", metavar="text|json", help="How to print findings.")
     ] = Verdict.TEXT,
 ) -> None:
-    """Check definitions and print all findings. Loads no app: `run` and `dev` check tasks and their params' names."""
+    """Check definitions and print all findings. Loads an app only where `--app` names one; `run` and `dev` do."""
     from tenuto.cli.definitions import validate_files
 
-    raise typer.Exit(validate_files(files, as_json=output is Verdict.JSON))
+    raise typer.Exit(validate_files(files, app=app_name, as_json=output is Verdict.JSON))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of definitions, which editors read."""
+    from tenuto.cli.definitions import print_schema
+
+    raise typer.Exit(print_schema())
+
+
+@app.command(
+    epilog=examples("tenuto graph order.yaml", "tenuto graph order@stable --format svg -o a.svg")
+)
+def graph(
+    workflow: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|NAME[@REF]",
+            help="A definition, - for standard input, or a deployed workflow.",
+        ),
+    ],
+    *,
+    form: Annotated[
+        GraphForm,
+        typer.Option("--format", "-f", metavar="text|mermaid|svg", help="How to draw it."),
+    ] = GraphForm.TEXT,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="OUT", help="A file to write it to.", show_default=False
+        ),
+    ] = None,
+    url: Url = None,
+    database: Database = None,
+) -> None:
+    """Draw a workflow's graph. Findings are printed if the file has errors."""
+    from tenuto.cli.drawing import draw
+
+    raise typer.Exit(draw(workflow, form=str(form), target=target, url=url, database=database))
 
 
 @app.command()

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenuto.cli.console import note, say
-from tenuto.dsl.limits import NAME
 from tenuto.model.errors import InvalidInput, NotFound, TenutoError
+from tenuto.model.names import NAME
 from tenuto.sdk.workflows import SUFFIXES, Source, read_source
 
 if TYPE_CHECKING:
     from tenuto.dsl.findings import Finding
+    from tenuto.worker.registry import Registry
 
 SUBCOMMANDS = (
     *("start", "list", "show", "watch", "wait", "logs"),
@@ -58,12 +59,18 @@ def _meant(name: str) -> str:
     return ", and not there either"
 
 
-def validate_files(names: Sequence[str], *, as_json: bool) -> int:
-    """Check each file; all findings are printed. Exit code 2 when one has an error, or cannot be
-    read.
+def validate_files(names: Sequence[str], *, app: str | None = None, as_json: bool) -> int:
+    """Check each file; all findings are printed. Exit code 2 when one has an error, or cannot be read.
+
+    Args:
+        app: whose tasks the definitions name, as `--app` says it.
     """
     from tenuto.app.definitions import load_definition
+    from tenuto.cli.apps import missing_tasks
+    from tenuto.sdk.signatures import shapes_of
 
+    registry = None if app is None else _registry_of(app)
+    tasks = None if registry is None else shapes_of(registry)
     findings: list[Finding] = []
     unread: list[TenutoError] = []
     good = []
@@ -73,10 +80,15 @@ def validate_files(names: Sequence[str], *, as_json: bool) -> int:
         except (NotFound, InvalidInput) as error:
             unread.append(error)
             continue
-        loaded = load_definition(source.text, file=source.file)
+        loaded = load_definition(source.text, file=source.file, tasks=tasks)
         findings += loaded.findings
-        if loaded.graph is not None:
-            good.append((source.file, loaded.graph))
+        if loaded.graph is None:
+            continue
+        good.append((source.file, loaded.graph))
+        if registry is not None:
+            told = missing_tasks(loaded.graph.definition, registry, app, Path(source.file))
+            if told is not None:
+                note(f"warning: {source.file}: {told}; a run waits there")
     if as_json:
         say(json.dumps([finding.as_dict() for finding in findings], ensure_ascii=False))
     else:
@@ -93,6 +105,20 @@ def validate_files(names: Sequence[str], *, as_json: bool) -> int:
     if unread:
         return unread[0].exit_code
     return 0 if len(good) == len(names) else 2
+
+
+def _registry_of(app: str) -> Registry:
+    from tenuto.cli.apps import load_app
+
+    return load_app(app).registry
+
+
+def print_schema() -> int:
+    """Print the JSON Schema of definitions."""
+    from tenuto.dsl.schema import schema_text
+
+    say(schema_text().removesuffix("\n"))
+    return 0
 
 
 def show_findings(findings: Sequence[Finding]) -> None:

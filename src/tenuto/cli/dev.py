@@ -27,7 +27,7 @@ from tenuto.app.embedded import Engine
 from tenuto.app.files import announce
 from tenuto.app.listening import HOST, bind, holder_of, next_free
 from tenuto.app.rest import RestService
-from tenuto.cli.apps import BrokenApp, app_name, load_app, misfits, missing_tasks
+from tenuto.cli.apps import BrokenApp, app_name, load_app, missing_tasks, task_findings
 from tenuto.cli.console import Trouble, kept_streams, notes
 from tenuto.cli.interrupts import Interrupts
 from tenuto.cli.look import open_runs
@@ -356,11 +356,11 @@ class _Dev:
         return f"{clean(name)} v{row.version}"
 
     def _tell_missing(self, path: Path, graph: Graph) -> None:
-        told = missing_tasks(graph.definition.nodes, self.registry, self.app_name, path)
+        told = missing_tasks(graph.definition, self.registry, self.app_name, path)
         if told is not None:
             self._log.say("task_missing", f"{path}: {told}", level="warning", file=str(path))
-        for misfit in misfits(graph.definition.nodes, self.registry):
-            self._log.say("task_misfit", f"{path}: {misfit}", level="warning", file=str(path))
+        for finding in task_findings(graph, self.registry, str(path)):
+            self._log.say("task_misfit", str(finding), level="warning", file=str(path))
 
     def _tell_findings(self, path: Path, findings: tuple[Finding, ...]) -> None:
         """The file is not usable: say why, all of it; the version before stays in use."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tenuto.app.definitions import load_definition
 from tenuto.app.embedded import Engine
 from tenuto.app.files import driver_of
-from tenuto.cli.apps import app_name, load_app, misfits, missing_tasks
+from tenuto.cli.apps import app_name, load_app, misfits, missing_tasks, task_findings
 from tenuto.cli.arguments import read_input, read_vars
 from tenuto.cli.console import Trouble, kept_streams, notes, reserve_stdout
 from tenuto.cli.definitions import read_definition, show_findings
@@ -32,7 +32,7 @@ from tenuto.coordinator.commands import StartRequest
 from tenuto.dsl.given import default_input
 from tenuto.dsl.inputs import apply_vars, check_input
 from tenuto.dsl.storable import check_word
-from tenuto.model.definition import Node
+from tenuto.model.definition import Definition
 from tenuto.model.errors import (
     Conflict,
     InvalidDefinition,
@@ -244,7 +244,7 @@ class _Session:
         elif start is None:
             raise NotFound("run", self._wanted.carry_on or "", f"there is no file {self._database}")
         if carried is None and start is not None:
-            self._warn_of_missing(start.graph.definition.nodes)
+            self._check_tasks(start.graph)
         return carried
 
     async def _carried(self, reads: Reads, start: Start | None) -> RunId | None:
@@ -276,18 +276,35 @@ class _Session:
         graph = await read_graph(reads, detail)
         letters = detail.snapshot.nodes
         open_nodes = [
-            node
-            for number, node in enumerate(graph.definition.nodes)
+            number
+            for number in range(len(graph.definition.nodes))
             if graph.loops_of[number] or NodeLetter(chr(letters[number])) not in FINAL_NODE_LETTERS
         ]
-        self._warn_of_missing(open_nodes)
+        self._warn_of_missing(graph.definition, open_nodes)
 
-    def _warn_of_missing(self, nodes: Sequence[Node]) -> None:
-        """A task that nobody has is waited for (DESIGN section 5); only this process could bring it, so say so."""
-        told = missing_tasks(nodes, self._tasks.registry, self._tasks.app, self._tasks.file)
+    def _check_tasks(self, graph: Graph) -> None:
+        """Say what does not fit the functions of this process. Raises InvalidDefinition if it cannot go well."""
+        self._tell_missing(graph.definition)
+        file = str(self._tasks.file or "<stdin>")
+        found = task_findings(graph, self._tasks.registry, file)
+        if any(finding.severity == "error" for finding in found):
+            raise InvalidDefinition(found)
+        show_findings(found)
+
+    def _tell_missing(self, definition: Definition, nodes: Sequence[int] | None = None) -> None:
+        """A task that nobody has is waited for (DESIGN section 5); only this process could bring it, so say so.
+
+        `nodes`: those that are still to do; None: all.
+        """
+        tasks = self._tasks
+        told = missing_tasks(definition, tasks.registry, tasks.app, tasks.file, nodes=nodes)
         if told is not None:
             self._note.print(f"warning: {told}; the run waits there", markup=False)
-        for misfit in misfits(nodes, self._tasks.registry):
+
+    def _warn_of_missing(self, definition: Definition, nodes: Sequence[int]) -> None:
+        """The same of a run that began with a version whose text is not at hand."""
+        self._tell_missing(definition, nodes)
+        for misfit in misfits(definition, self._tasks.registry, nodes=nodes):
             self._note.print(f"warning: {misfit}", markup=False)
 
     def _compare(self, file: str, run: RunRow) -> None:
@@ -422,7 +439,7 @@ class _Session:
         """The run, and how many others are unfinished."""
         return look_and_count(
             lambda: self._read(run_id),
-            lambda: open_runs(self._ask(self._engine.reads.count_runs(NAMESPACE))),
+            lambda: open_runs(self._ask(self._engine.reads.count_runs(NAMESPACE, top=True))),
         )
 
     def _go_on_line(self, run_id: RunId | str) -> str:

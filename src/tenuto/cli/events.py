@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from tenuto.cli.arguments import read_json
 from tenuto.cli.console import note, say, show_table
-from tenuto.cli.door import Door, File, Server, ask, ask_server, holds_nothing
+from tenuto.cli.door import Door, File, Server, ask, ask_server, changing, holds_nothing
 from tenuto.cli.runs import place_of, print_documents
 from tenuto.cli.tables import awaited_table
 from tenuto.coordinator.mailbox import KEEP_US
+from tenuto.dsl.given import read_keep
 from tenuto.dsl.storable import check_word
 from tenuto.model.errors import InvalidInput, NotFound
 from tenuto.model.instants import DAY_US
@@ -23,7 +24,15 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 
-def send_event(door: Door, name: str, *, key: str, payload: str, event_id: str | None) -> int:
+def send_event(
+    door: Door,
+    name: str,
+    *,
+    key: str,
+    payload: str,
+    event_id: str | None,
+    keep: str | None = None,
+) -> int:
     """Store the message; the oldest wait for (name, key) takes it now or when it opens."""
     if not name:
         raise InvalidInput("is empty", path="NAME")
@@ -31,6 +40,7 @@ def send_event(door: Door, name: str, *, key: str, payload: str, event_id: str |
         raise InvalidInput("an event needs a file that another process can open", path="database")
     for word, what in ((name, "NAME"), (key, "--key"), (event_id or "", "--id")):
         check_word(word, what)
+    keep_us = read_keep(keep, "--keep")
     value = read_json(payload, what="--payload")
     text = canonical(value, name="payload")
     if isinstance(door, File) and door.url:
@@ -40,7 +50,7 @@ def send_event(door: Door, name: str, *, key: str, payload: str, event_id: str |
 
         async def both(remote: Remote) -> tuple[list[Document], bool]:
             waits = (await remote.list_awaited())["items"]
-            return waits, await remote.send_event(name, key, value, event_id=event_id)
+            return waits, await remote.send_event(name, key, value, event_id=event_id, keep=keep)
 
         awaited, is_new = ask_server(door, both)
     else:
@@ -55,7 +65,12 @@ def send_event(door: Door, name: str, *, key: str, payload: str, event_id: str |
         assert door.database.path is not None
         awaited = _awaited(door)
         is_new = post_message(
-            door.database.path, event=name, key=key, payload=text, event_id=event_id
+            door.database.path,
+            event=name,
+            key=key,
+            payload=text,
+            event_id=event_id,
+            keep_us=KEEP_US if keep_us is None else keep_us,
         )
     if not is_new:
         say(f"dropped: an event with the id {event_id} was sent before")
@@ -63,9 +78,37 @@ def send_event(door: Door, name: str, *, key: str, payload: str, event_id: str |
     say(f"sent {name} key {key}")
     if not any((each["event"], each["key"]) == (name, key) for each in awaited):
         note(
-            f"nobody waits for it now; it is kept for {KEEP_US // DAY_US} days, for the first "
+            f"nobody waits for it now; it is kept for {keep or f'{KEEP_US // DAY_US} days'}, for the first "
             f"wait that does{_meant(awaited, name, key)}"
         )
+    return 0
+
+
+def send_heartbeat(door: Door, name: str, *, key: str) -> int:
+    """Show a sign of life; says how many heard it. Nobody is no error: it may have ended meanwhile."""
+    if not name:
+        raise InvalidInput("is empty", path="EVENT")
+    for word, what in ((name, "EVENT"), (key, "--key")):
+        check_word(word, what)
+    if isinstance(door, File) and door.is_missing:
+        raise NotFound(
+            "database", str(door.database), "run a workflow first, or name it with --database"
+        )
+    door = changing(door)
+    if isinstance(door, Server):
+        waits = ask_server(door, lambda remote: remote.heartbeat(name, key))
+    else:
+        from tenuto.app.embedded import Engine
+
+        engine = Engine(door.database.place, focus=True)
+        engine.start()
+        try:
+            waits = engine.call(engine.commands.heartbeat(name, key)).result()
+        finally:
+            engine.stop(grace_s=1.0)
+    if not waits:
+        note(f"nobody waits for {name} key {key}, so nothing has changed")
+    say(f"{waits} {'run' if waits == 1 else 'runs'} heard it")
     return 0
 
 

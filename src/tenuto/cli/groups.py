@@ -20,7 +20,7 @@ from tenuto.cli.options import (
     state_option,
 )
 
-workflows = group("Look at deployed workflows and their versions; deploy.")
+workflows = group("Deployed workflows and their versions. Look at them, compare, name, delete.")
 tasks = group("Look at tasks, those that are dead above all.")
 workers = group("Look at who executes tasks.")
 events = group("Send what `wait_for_event` nodes wait for; see who waits.")
@@ -31,15 +31,28 @@ Files = Annotated[
 ]
 
 
-@workflows.command("deploy", epilog=examples("tenuto workflow deploy order.yaml"))
+@workflows.command("deploy", epilog=examples("tenuto workflow deploy order.yaml --alias stable"))
 def deploy(
-    files: Files, url: Url = None, database: Database = None, output: Output = Format.TABLE
+    files: Files,
+    alias: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--alias",
+            metavar="ALIAS",
+            help="Let NAME@ALIAS mean this version from now on. May be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    url: Url = None,
+    database: Database = None,
+    output: Output = Format.TABLE,
 ) -> None:
     """Store definitions on a server. Each changed one is a new version; all of them, or none."""
     from tenuto.cli.door import find_door
     from tenuto.cli.starting import deploy_files
 
-    raise typer.Exit(deploy_files(find_door(url, database), files, output=output))
+    door = find_door(url, database)
+    raise typer.Exit(deploy_files(door, files, aliases=tuple(alias or ()), output=output))
 
 
 @workflows.command("list", epilog=examples("tenuto workflow list"))
@@ -60,12 +73,15 @@ def workflow_list(
 
 @workflows.command(
     "show",
-    epilog=examples(
-        "tenuto workflow show order", "tenuto workflow show order --version 2 --source"
-    ),
+    epilog=examples("tenuto workflow show order", "tenuto workflow show order@2 --source"),
 )
 def workflow_show(
-    name: Name,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="A workflow's name; NAME@VERSION and NAME@ALIAS say which version."
+        ),
+    ],
     version: Annotated[
         int | None,
         typer.Option(
@@ -79,7 +95,7 @@ def workflow_show(
     database: Database = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show a version: input, vars, nodes, edges. And the versions before it."""
+    """Show a version: input, vars, nodes, edges. And the versions before it, and the aliases."""
     from tenuto.cli.door import find_door
     from tenuto.cli.workflows import show_workflow
 
@@ -88,25 +104,79 @@ def workflow_show(
 
 
 @workflows.command(
-    "diff", epilog=examples("tenuto workflow diff order", "tenuto workflow diff order 2 5")
+    "diff",
+    epilog=examples(
+        "tenuto workflow diff order",
+        "tenuto workflow diff order@stable order@5 --graph",
+        "tenuto workflow diff order.yaml",
+    ),
 )
 def workflow_diff(
-    name: Name,
     old: Annotated[
-        int | None, typer.Argument(metavar="[A]", min=1, help="Default: the one before B.")
-    ] = None,
-    new: Annotated[
-        int | None, typer.Argument(metavar="[B]", min=1, help="Default: the newest.")
-    ] = None,
+        str,
+        typer.Argument(
+            metavar="OLD",
+            help="NAME, NAME@VERSION, NAME@ALIAS or a FILE. Alone it is the newer one.",
+        ),
+    ],
+    new: Annotated[str | None, typer.Argument(metavar="[NEW]", help="The same.")] = None,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="Nodes and edges, and what of them changed.")
+    ] = False,
     url: Url = None,
     database: Database = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show what changed from version A to B: lines, nodes, edges."""
+    """Show what changed between two versions or files."""
     from tenuto.cli.door import find_door
-    from tenuto.cli.workflows import diff_workflow
+    from tenuto.cli.versions import diff_workflow
 
-    raise typer.Exit(diff_workflow(find_door(url, database), name, old, new, output=output))
+    raise typer.Exit(
+        diff_workflow(lambda: find_door(url, database), old, new, graph=graph, output=output)
+    )
+
+
+@workflows.command(
+    "alias",
+    epilog=examples(
+        "tenuto workflow alias order stable 3", "tenuto workflow alias order stable --drop"
+    ),
+)
+def workflow_alias(
+    name: Name,
+    alias: Annotated[str, typer.Argument(metavar="ALIAS", help="Such as stable.")],
+    version: Annotated[
+        int | None,
+        typer.Argument(metavar="[VERSION]", min=1, max=2**31 - 1, help="What it is to mean."),
+    ] = None,
+    drop: Annotated[bool, typer.Option("--drop", help="Let it mean nothing.")] = False,
+    url: Url = None,
+    database: Database = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Let NAME@ALIAS mean a version, for starts and calls from now on. Runs that have begun keep theirs."""
+    from tenuto.cli.door import find_door
+    from tenuto.cli.versions import drop_alias, set_alias
+
+    act = drop_alias if drop else set_alias
+    raise typer.Exit(act(find_door(url, database), name, alias, version, output=output))
+
+
+@workflows.command("delete", epilog=examples("tenuto workflow delete order@2"))
+def workflow_delete(
+    version: Annotated[
+        str, typer.Argument(metavar="NAME@VERSION", help="The version, by its number.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    url: Url = None,
+    database: Database = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Delete a version. Refused while a run of it is not over, or an alias means it."""
+    from tenuto.cli.door import find_door
+    from tenuto.cli.versions import delete_version
+
+    raise typer.Exit(delete_version(find_door(url, database), version, sure=yes, output=output))
 
 
 @tasks.command(
@@ -168,6 +238,15 @@ def event_send(
             "--id", metavar="ID", help="A second event with this id is dropped.", show_default=False
         ),
     ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            "--keep",
+            metavar="TIME",
+            help="How long it waits for a wait, such as 1h. Default: 7d.",
+            show_default=False,
+        ),
+    ] = None,
     url: Url = None,
     database: Database = None,
 ) -> None:
@@ -176,7 +255,21 @@ def event_send(
     from tenuto.cli.events import send_event
 
     door = find_door(url, database)
-    raise typer.Exit(send_event(door, name, key=key, payload=payload, event_id=id))
+    raise typer.Exit(send_event(door, name, key=key, payload=payload, event_id=id, keep=keep))
+
+
+@events.command("heartbeat", epilog=examples("tenuto event heartbeat job.done --key 7"))
+def event_heartbeat(
+    name: Annotated[str, typer.Argument(metavar="EVENT", help="The event's name.")],
+    key: Annotated[str, typer.Option("--key", metavar="KEY", help="What the wait's key yields.")],
+    url: Url = None,
+    database: Database = None,
+) -> None:
+    """Show a sign of life to those who wait for an event. Their heartbeat_timeout counts anew."""
+    from tenuto.cli.door import find_door
+    from tenuto.cli.events import send_heartbeat
+
+    raise typer.Exit(send_heartbeat(find_door(url, database), name, key=key))
 
 
 @events.command(

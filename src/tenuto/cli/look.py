@@ -42,7 +42,9 @@ def look_and_count(look: Callable[[], Report], count: Callable[[], int]) -> tupl
     while True:
         counted, before, report = count(), report, look()
         if before.is_final == report.is_final:
-            return report, counted if report.is_final else counted - 1
+            # Runs that others have called are not counted, so this one is neither if it is such a run.
+            itself = not report.is_final and report.parent is None
+            return report, counted - itself
 
 
 def unfinished_line(others: int, database: str) -> Sequence[str]:

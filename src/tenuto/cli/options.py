@@ -198,3 +198,20 @@ Key = Annotated[
         show_default=False,
     ),
 ]
+NodeWord = Annotated[str, typer.Argument(metavar="NODE", help="A node's id.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Noted in its history.")]
+GivenOutput = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        metavar="JSON|@FILE|-",
+        help="The output of the node that is taken as done. Default: null.",
+        show_default=False,
+    ),
+]
+Printed = Annotated[
+    Format,
+    typer.Option("--format", "-o", metavar="table|json|jsonl", help="How to print the plan."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

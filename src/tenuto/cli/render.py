@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -18,7 +18,8 @@ from rich.text import Text
 
 from tenuto.cli.apps import is_own
 from tenuto.model.instants import format_duration, format_instant
-from tenuto.views.cures import resume_command
+from tenuto.views.cures import go_on_command, resume_command
+from tenuto.views.family import ItemCounts
 from tenuto.views.report import NodeLine, Report
 from tenuto.views.timeline import Step, label_of
 
@@ -29,6 +30,9 @@ FRAMES_MAX = 3
 ID_SHOWN = 8
 """Characters of a run id's end shown where many are; commands take them."""
 BRANCHES_MAX = 12
+CHILDREN_MAX = 5
+"""Open children that a live view shows."""
+BAR_WIDTH = 20
 _DRAWN = re.compile(r"once-[0-9a-f]{24}")
 
 _STYLES = {
@@ -87,6 +91,11 @@ def failure_text(error: object, *, at_node: bool = False) -> str:
     code, message = clean(error.get("code", "")), clean(error.get("message", ""))
     node = error.get("node")
     said = f"{code}: {message}" if message and message != code else code
+    details = error.get("details")
+    if isinstance(details, dict) and isinstance(details.get("cause"), dict):
+        item = f"item {details['index']}: " if code == "foreach_failed" else ""
+        # What a child failed of, or the first item of a foreach.
+        said += f": {item}{failure_text(details['cause'], at_node=bool(item))}"
     return f"{said} (node {clean(node)})" if node and not at_node else said
 
 
@@ -131,7 +140,7 @@ def live_view(report: Report, height: int) -> RenderableType:
     rows = [
         (
             Text(_MARKS.get(line.state, "·")),
-            Text(_named(line), style=_STYLES.get(line.state, "")),
+            Text(named(line), style=_STYLES.get(line.state, "")),
             styled(line.state),
             _attempt_text(line),
             _note(line, report.now),
@@ -139,12 +148,50 @@ def live_view(report: Report, height: int) -> RenderableType:
         for line in lines
     ]
     shown = [Text(" ") + line for line in _lined_up(rows, gap=1)]
+    shown += _open_children(report, room=height - 3 - len(lines))
     for line in shown:
         line.no_wrap, line.overflow = True, "ellipsis"
     hidden = len(report.nodes) - len(lines)
     if hidden:
         shown.append(Text(f"   and {hidden} more nodes: {_counts(report.nodes)}", "dim"))
     return Group(head, *shown)
+
+
+def _open_children(report: Report, *, room: int) -> list[Text]:
+    """A few of the runs that this one has called and that go on, indented; no more than there is room for."""
+    open_ = [child for child in report.children.newest if child.ended_at is None]
+    most = max(1, min(CHILDREN_MAX, room))
+    lines = []
+    for child in reversed(open_[:most]):
+        lasted = format_duration(max(0, report.now - child.created_at))
+        waits = f"  waits for {clean(child.waits_for)}" if child.waits_for else ""
+        lines.append(
+            Text.assemble(
+                "     ↳ ",
+                clean(child.label),
+                "  ",
+                (short_id(child.run_id), "dim"),
+                "  ",
+                styled(child.state),
+                (f"  {lasted}", "dim"),
+                waits,
+            )
+        )
+    left = max(len(open_), report.children.open) - len(lines)
+    if left > 0:
+        lines.append(Text(f"     ↳ and {left:,} more children under way", "dim"))
+    return lines
+
+
+def bar(items: ItemCounts) -> Text:
+    """How far a foreach is: what succeeded, what failed, what is left; and in figures."""
+    total = max(1, items.total)
+    good = BAR_WIDTH * items.succeeded // total
+    bad = -(-BAR_WIDTH * items.failed // total)
+    left = max(0, BAR_WIDTH - good - bad)
+    return Text.assemble(
+        ("█" * good, "green"), ("█" * bad, "red"), ("░" * left, "dim"), f" {items.text}"
+    )
 
 
 def _lined_up(rows: Sequence[Sequence[Text]], *, gap: int) -> list[Text]:
@@ -183,7 +230,8 @@ def _counts(lines: Sequence[NodeLine]) -> str:
     return ", ".join(f"{count} {state}" for state, count in counts.items())
 
 
-def _named(line: NodeLine) -> str:
+def named(line: NodeLine) -> str:
+    """A node as people read it, with its pass."""
     if line.place:
         return label_of(line.place)
     return line.id if line.iteration is None else f"{line.id} #{line.iteration}"
@@ -196,9 +244,25 @@ def _attempt_text(line: NodeLine) -> Text:
 
 
 def _note(line: NodeLine, now: int) -> Text:
+    found = _plain_note(line, now)
+    if line.items is not None:
+        return bar(line.items) + Text("  ") + found if found.plain else bar(line.items)
+    if line.undo:
+        why = failure_text(line.undo_error, at_node=True)
+        told = f"undo: {line.undo}{f', {why}' if why else ''}"
+        found = Text.assemble(told, "  ", found) if found.plain else Text(told)
+    if line.child and line.state in ("running", "dead", "cancelled") and not line.waits_for:
+        found = Text.assemble((f"run {short_id(line.child)}  ", "dim"), found)
+    return found
+
+
+def _plain_note(line: NodeLine, now: int) -> Text:
     if line.waits_for:
         after = "" if line.error is None else f" after {failure_text(line.error, at_node=True)}"
-        return Text(f"waits for {clean(line.waits_for)}{after}")
+        told = Text(f"waits for {clean(line.waits_for)}{after}")
+        if line.child and line.since is not None:
+            told.append(f"  {format_duration(max(0, now - line.since))}", style="dim")
+        return told
     if line.took and line.state == "success":
         return Text(f"→ {', '.join(line.took)}", style="dim")
     if line.error is not None:
@@ -206,23 +270,6 @@ def _note(line: NodeLine, now: int) -> Text:
     if line.since is not None:
         return Text(format_duration(max(0, now - line.since)), style="dim")
     return Text("")
-
-
-# -- plain log -------------------------------------------------------------------------------------
-
-
-def step_line(step: Step, origin: int) -> str:
-    """One line of the plain log: when it happened, where, what."""
-    at = step.ended_at if step.ended_at is not None else step.started_at
-    return f"{_offset(at, origin):>8}  {clean(label_of(step.place)) or 'run'}  {_said(step)}"
-
-
-def wait_line(line: NodeLine, now: int, origin: int) -> str:
-    """The plain log's word that a node began to wait for something; the command that ends the wait
-    has a line of its own.
-    """
-    said = f"{_offset(now, origin):>8}  {_named(line)}  waits for {clean(line.waits_for)}"
-    return f"{said}; send it with:\n  {line.command}" if line.command else said
 
 
 def cures(report: Report, words: str = "") -> list[tuple[str, str]]:
@@ -241,38 +288,20 @@ def cures(report: Report, words: str = "") -> list[tuple[str, str]]:
         )
     for line in report.waits:
         if line.command and line.command not in found:
-            found[line.command] = f"{_named(line)} waits for an event; send it with:"
+            found[line.command] = f"{named(line)} waits for an event; send it with:"
+    for child in report.children.newest:
+        if child.command and child.command not in found:
+            run = f"run {short_id(child.run_id)} of {clean(child.label)}"
+            found[child.command] = f"{run} waits for an event; send it with:"
     if report.go_on:
         found[report.go_on] = "no engine drives it; carry it on with:"
     return [(lead, command) for command, lead in found.items()]
 
 
-def _said(step: Step) -> str:
-    lasted = (
-        f" after {format_duration(step.ended_at - step.started_at)}"
-        if step.started_at is not None and step.ended_at is not None
-        else ""
-    )
-    code = f": {clean(step.code)}" if step.code else ""
-    if step.message:
-        code += f": {clean(step.message)}"
-    match step.what:
-        case "attempt":
-            return f"attempt {step.attempt} {step.result}{lasted}{code}"
-        case "event":
-            if step.result == "success" and step.started_at == step.ended_at:
-                return "event was there already"
-            return (
-                f"event received{lasted}" if step.result == "success" else f"no event{lasted}{code}"
-            )
-        case "wait":
-            return f"waited{lasted}{code}"
-        case _:
-            return step.result
-
-
-def _offset(at: int | None, origin: int) -> str:
-    return "" if at is None else f"+{(at - origin) / 1_000_000:.3f}s"
+def offset(at: int | None, origin: int) -> str:
+    """An instant counted from the run's start."""
+    # A child's moment is known to the millisecond only.
+    return "" if at is None else f"+{max(0, at - origin) / 1_000_000:.3f}s"
 
 
 # -- the end of a run ------------------------------------------------------------------------------
@@ -286,8 +315,38 @@ def outcome_view(report: Report) -> RenderableType:
     if branches := _branches(report):
         parts.append(Text(branches, style="dim"))
     parts.append(outcome_line(report))
+    if undone := undone_text(report):
+        parts.append(Text(undone))
     parts += _value_lines(report)
+    parts += [Text(line, style="dim") for line in _left_behind(report)]
     return Group(*parts)
+
+
+def undone_text(report: Report) -> str:
+    """What became of undoing, in one line; empty where nothing was to undo."""
+    if report.compensation == "complete":
+        return "undone: complete"
+    if report.compensation != "partial":
+        return ""
+    left = [line for line in report.nodes if line.undo and line.undo != "undone"]
+    return ": ".join(filter(None, ("undone in part", ", ".join(map(_not_undone, left)))))
+
+
+def _not_undone(line: NodeLine) -> str:
+    error = line.undo_error
+    code = error.get("code") if isinstance(error, dict) else None
+    return f"{line.id} ({clean(code or line.undo)})"
+
+
+def _left_behind(report: Report) -> list[str]:
+    """Runs that this one started without waiting for them, and that have not ended yet."""
+    left = [child for child in report.children.newest if child.ended_at is None]
+    if not report.is_final or not left:
+        return []
+    lines = ["runs that it started and that have not ended; each is carried on with:"]
+    lines += [f"  {go_on_command(child.run_id, report.database)}" for child in left[:CHILDREN_MAX]]
+    more = len(left) - CHILDREN_MAX
+    return lines if more <= 0 else [*lines, f"  and {more} more"]
 
 
 def detail_view(report: Report) -> RenderableType:
@@ -310,11 +369,55 @@ def detail_view(report: Report) -> RenderableType:
         facts.add_row("engine", f"process {clean(report.engine)} has the file open")
     if report.quarantine is not None:
         facts.add_row("quarantine", Text(clean(report.quarantine), style="red"))
+    for name, told in _relations(report):
+        facts.add_row(name, told)
     parts: list[RenderableType] = [facts, Text(), nodes_table(report)]
+    if report.children.newest:
+        parts += [Text(), children_table(report)]
     if report.timeline:
         parts += [Text(), timeline_view(report)]
     parts += [Text(), outcome_line(report), *_value_lines(report)]
     return Group(*parts)
+
+
+def _relations(report: Report) -> Iterator[tuple[str, str]]:
+    """What a run has to do with others, and how it closes."""
+    if report.parent is not None:
+        yield "called by", f"run {report.parent[0]}, {clean(label_of(report.parent[1]))}"
+    if report.source is not None:
+        yield "replays", f"run {report.source}"
+    if report.epoch > 1:
+        yield "retried", f"{report.epoch - 1} times" if report.epoch > 2 else "once"
+    if report.closing is not None:
+        yield "closing", f"as {report.closing.outcome}: {clean(report.closing.text)}"
+    if report.compensation != "none":
+        yield "undoing", _COMPENSATION[report.compensation]
+
+
+_COMPENSATION = {
+    "complete": "all that was due is undone",
+    "partial": "not all that was due could be undone; its nodes say why",
+}
+
+
+def children_table(report: Report) -> RenderableType:
+    """The newest runs that a run has called, newest first."""
+    table = _table("child", "called by", "workflow", "state", "")
+    for child in report.children.newest:
+        ended = child.ended_at if child.ended_at is not None else report.now
+        lasted = format_duration(max(0, ended - child.created_at))
+        waits = f"waits for {clean(child.waits_for)}" if child.waits_for else lasted
+        table.add_row(
+            short_id(child.run_id),
+            clean(child.label),
+            f"{clean(child.workflow)} v{child.version}",
+            styled(child.state),
+            waits,
+        )
+    if not report.children.more:
+        return table
+    more = f"and others; `tenuto run list --parent {short_id(report.run_id)}` lists all"
+    return Group(table, Text(more, style="dim"))
 
 
 def nodes_table(report: Report) -> Table:
@@ -322,7 +425,7 @@ def nodes_table(report: Report) -> Table:
     table = _table("node", "type", "state", "attempts", "")
     for line in report.nodes:
         table.add_row(
-            _named(line),
+            named(line),
             line.type,
             styled(line.state),
             str(line.attempts or ""),
@@ -353,9 +456,9 @@ def _cells(step: Step, origin: int) -> tuple[Text, ...]:
     )
     if step.what == "event" and step.result == "success" and step.started_at == step.ended_at:
         took = "(early)"  # it was there before the wait
-    what = str(step.attempt) if step.attempt is not None else step.what
+    what = str(step.attempt) if step.attempt is not None and not step.child else step.what
     return (
-        Text(_offset(step.started_at, origin)),
+        Text(offset(step.started_at, origin)),
         Text(clean(label_of(step.place)) or "(run)"),
         Text(what if step.what != "run" else ""),
         styled(step.result),
@@ -366,7 +469,7 @@ def _cells(step: Step, origin: int) -> tuple[Text, ...]:
 
 def _branches(report: Report) -> str:
     """Which way the run went where it had a choice."""
-    went = [f"{_named(line)} → {', '.join(line.took)}" for line in report.nodes if line.took]
+    went = [f"{named(line)} → {', '.join(line.took)}" for line in report.nodes if line.took]
     skipped = [line.id for line in report.nodes if line.state == "skipped"]
     parts = []
     if went:
@@ -420,6 +523,8 @@ def own_frames(error: object) -> list[str]:
     """
     details = error.get("details") if isinstance(error, dict) else None
     lines = details.get("traceback") if isinstance(details, dict) else None
+    if isinstance(details, dict) and isinstance(details.get("cause"), dict):
+        return own_frames(details["cause"])
     if not isinstance(lines, list):
         return []
     frames: list[list[str]] = []

@@ -9,7 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tenuto.model.ids import Place, RunId, item_place
 from tenuto.model.instants import parse_instant
+from tenuto.views.family import ChildLine, Children, ClosingLine, ItemCounts
 from tenuto.views.report import NodeLine, Report
 from tenuto.views.timeline import Step
 
@@ -34,6 +36,7 @@ def report_of(document: Document, words: str = "") -> Report:
         created_at=created,
         ended_at=None if ended is None else parse_instant(ended),
         now=created + document["lasted_us"],
+        semantics=document["semantics"],
         quarantine=document["quarantine"],
         go_on=_with(document["go_on"], words),
         nodes=tuple(_node(each, under_way.get(each["id"]), words) for each in document["nodes"]),
@@ -42,7 +45,48 @@ def report_of(document: Document, words: str = "") -> Report:
         vars=document["vars"],
         output=document["output"],
         error=document["error"],
+        params=document["params"],
+        item=document["item"],
+        parent=_parent(document["parent"]),
+        source=document["source"],
+        epoch=document["epoch"],
+        compensation=document["compensation"],
+        closing=_closing(document["closing"]),
+        children=_children(document["children"], words),
     )
+
+
+def _parent(document: Document | None) -> tuple[RunId, Place] | None:
+    if document is None:
+        return None
+    place = Place(document["node"])
+    if document["item"] is not None:
+        place = item_place(place, document["item"])
+    return RunId(document["run_id"]), place
+
+
+def _closing(document: Document | None) -> ClosingLine | None:
+    if document is None:
+        return None
+    return ClosingLine(**{**document, "current": document["current"] or ""})
+
+
+def _children(document: Document, words: str) -> Children:
+    lines = tuple(
+        ChildLine(
+            run_id=each["run_id"],
+            place=each["place"],
+            workflow=each["workflow"],
+            version=each["version"],
+            state=each["state"],
+            created_at=parse_instant(each["created_at"]),
+            ended_at=None if each["ended_at"] is None else parse_instant(each["ended_at"]),
+            waits_for=each["waits_for"] or "",
+            command=_with(each["command"], words),
+        )
+        for each in document["newest"]
+    )
+    return Children(lines, open=document["open"], more=document["more"])
 
 
 def _node(document: Document, step: Step | None, words: str) -> NodeLine:
@@ -58,6 +102,10 @@ def _node(document: Document, step: Step | None, words: str) -> NodeLine:
         command=_with(document["command"], words),
         took=tuple(document["took"] or ()),
         error=document["error"],
+        items=None if document["items"] is None else ItemCounts(**document["items"]),
+        child=document["child"] or "",
+        undo=document["undo"] or "",
+        undo_error=document["undo_error"],
     )
 
 
@@ -75,6 +123,7 @@ def _step(document: Document, created: int) -> Step:
         code=document["code"],
         message=document["message"] or "",
         worker=document["worker"] or "",
+        child=document["child"] or "",
     )
 
 

@@ -8,19 +8,25 @@ import typer
 
 from tenuto.cli.options import (
     Database,
+    DryRun,
     Every,
     FileCommand,
     Format,
     Given,
+    GivenOutput,
     Key,
     Limit,
+    NodeWord,
     Output,
+    Printed,
+    Reason,
     RunGroup,
     RunWord,
     Sets,
     Timeout,
     Url,
     Vars,
+    Yes,
     app_option,
     examples,
     group,
@@ -91,6 +97,7 @@ def run_file(
     "start",
     epilog=examples(
         "tenuto run start order --set order_id=7 --set amount=9.5",
+        "tenuto run start order@stable --input @order.json",
         "tenuto run start order.yaml --input @order.json --wait --timeout 1m",
     ),
 )
@@ -98,7 +105,9 @@ def run_start(
     workflow: Annotated[
         str,
         typer.Argument(
-            metavar="WORKFLOW|FILE", help="A deployed name, or a file, which is deployed first."
+            metavar="WORKFLOW|FILE",
+            help="A deployed name (NAME@VERSION and NAME@ALIAS say which version), or a file, which "
+            "is deployed first.",
         ),
     ],
     *,
@@ -146,6 +155,7 @@ def run_start(
     epilog=examples(
         "tenuto run list --state failed --since 2h",
         "tenuto run list --workflow order --all -o jsonl",
+        "tenuto run list --parent 1f3a9c2e",
     ),
 )
 def run_list(
@@ -177,13 +187,25 @@ def run_list(
             "--until", metavar="TIME", help="Only those begun before.", show_default=False
         ),
     ] = None,
+    parent: Annotated[
+        str | None,
+        typer.Option(
+            "--parent",
+            metavar="ID",
+            help="Only those that this run has called.",
+            show_default=False,
+        ),
+    ] = None,
+    children: Annotated[
+        bool, typer.Option("--children", help="Those that another run has called, too.")
+    ] = False,
     limit: Limit = 50,
     every: Every = False,
     url: Url = None,
     database: Database = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """List runs, newest first."""
+    """List runs, newest first. Without those that another run has called."""
     from tenuto.cli.arguments import read_moment
     from tenuto.cli.door import find_door
     from tenuto.cli.look import now_us
@@ -199,6 +221,8 @@ def run_list(
             key=key,
             since=begun[0],
             until=begun[1],
+            parent=parent,
+            children=children,
             limit=limit,
             every=every,
             output=output,
@@ -288,38 +312,204 @@ def run_logs(
     raise typer.Exit(show_logs(door, id, node=node, follow=follow, output=output))
 
 
-@runs.command("cancel", epilog=examples("tenuto run cancel 1f3a9c2e --reason 'ordered twice'"))
-def run_cancel(
+@runs.command(
+    "items",
+    epilog=examples(
+        "tenuto run items 1f3a9c2e each", "tenuto run items 1f3a9c2e each --state dead"
+    ),
+)
+def run_items(
     id: RunWord,
-    reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Noted in its history.")
-    ] = "",
+    node: NodeWord,
+    state: Annotated[
+        list[str] | None, state_option("pending, running, retry, success, dead, cancelled")
+    ] = None,
+    limit: Limit = 50,
+    every: Every = False,
     url: Url = None,
     database: Database = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """List the items of a foreach that have begun. State, output or error, the run that does it."""
+    from tenuto.cli.door import find_door
+    from tenuto.cli.items import list_items
+
+    raise typer.Exit(
+        list_items(
+            find_door(url, database),
+            id,
+            node,
+            states=tuple(state or ()),
+            limit=limit,
+            every=every,
+            output=output,
+        )
+    )
+
+
+@runs.command("iterations", epilog=examples("tenuto run iterations 1f3a9c2e poll"))
+def run_iterations(
+    id: RunWord,
+    node: NodeWord,
+    limit: Limit = 50,
+    every: Every = False,
+    url: Url = None,
+    database: Database = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """List the passes of a node in a loop, oldest first. As far as the loop keeps them."""
+    from tenuto.cli.door import find_door
+    from tenuto.cli.items import list_iterations
+
+    door = find_door(url, database)
+    raise typer.Exit(list_iterations(door, id, node, limit=limit, every=every, output=output))
+
+
+@runs.command("cancel", epilog=examples("tenuto run cancel 1f3a9c2e --reason 'ordered twice'"))
+def run_cancel(
+    id: RunWord, reason: Reason = "", url: Url = None, database: Database = None
 ) -> None:
     """Cancel an unfinished run. Of a server, or of a file that no engine has open."""
+    from tenuto.cli.acts import cancel_run
     from tenuto.cli.door import find_door
-    from tenuto.cli.runs import cancel_run
 
     raise typer.Exit(cancel_run(find_door(url, database), id, reason))
+
+
+@runs.command("terminate", epilog=examples("tenuto run terminate 1f3a9c2e --reason 'it hangs'"))
+def run_terminate(
+    id: RunWord, reason: Reason = "", url: Url = None, database: Database = None
+) -> None:
+    """End a run at once, and the runs that it has called. Undoes nothing, runs no on_failure."""
+    from tenuto.cli.acts import terminate_run
+    from tenuto.cli.door import find_door
+
+    raise typer.Exit(terminate_run(find_door(url, database), id, reason))
 
 
 @runs.command("pause", epilog=examples("tenuto run pause 1f3a9c2e"))
 def run_pause(id: RunWord, url: Url = None, database: Database = None) -> None:
     """Hand out no more tasks of a run. Of a server, or of a file that no engine has open."""
+    from tenuto.cli.acts import pause_run
     from tenuto.cli.door import find_door
-    from tenuto.cli.runs import pause_run
 
     raise typer.Exit(pause_run(find_door(url, database), id))
 
 
 @runs.command("resume", epilog=examples("tenuto run resume 1f3a9c2e"))
-def run_resume(id: RunWord, url: Url = None, database: Database = None) -> None:
+def run_resume(
+    id: RunWord,
+    freeze_timers: Annotated[
+        bool,
+        typer.Option(
+            "--freeze-timers",
+            help="Waits and deadlines move by the time that it was paused; `until` does not.",
+        ),
+    ] = False,
+    url: Url = None,
+    database: Database = None,
+) -> None:
     """Let a paused or quarantined run go on. Where no engine drives it, `tenuto run --carry-on` does then."""
+    from tenuto.cli.acts import resume_run
     from tenuto.cli.door import find_door
-    from tenuto.cli.runs import resume_run
 
-    raise typer.Exit(resume_run(find_door(url, database), id))
+    raise typer.Exit(resume_run(find_door(url, database), id, freeze_timers=freeze_timers))
+
+
+@runs.command(
+    "skip", epilog=examples("""tenuto run skip 1f3a9c2e charge --output '{"receipt": "by hand"}'""")
+)
+def run_skip(
+    id: RunWord,
+    node: NodeWord,
+    given: GivenOutput = None,
+    url: Url = None,
+    database: Database = None,
+) -> None:
+    """Take a node as done, with an output. One that is under way, or one that failed the run, which then goes on."""
+    from tenuto.cli.acts import skip_node
+    from tenuto.cli.door import find_door
+
+    raise typer.Exit(skip_node(find_door(url, database), id, node, given))
+
+
+@runs.command(
+    "retry",
+    epilog=examples(
+        "tenuto run retry 1f3a9c2e --dry-run",
+        "tenuto run retry 1f3a9c2e --skip notify --output null --yes",
+    ),
+)
+def run_retry(
+    id: RunWord,
+    skip: Annotated[
+        str | None,
+        typer.Option(
+            "--skip",
+            metavar="NODE",
+            help="Take this node as done instead of running it again.",
+            show_default=False,
+        ),
+    ] = None,
+    given: GivenOutput = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    url: Url = None,
+    database: Database = None,
+    output: Printed = Format.TABLE,
+) -> None:
+    """Go on with a run that failed, was cancelled or timed out. Does again what failed and all that follows from it."""
+    from tenuto.cli.acts import retry_run
+    from tenuto.cli.door import find_door
+
+    raise typer.Exit(
+        retry_run(
+            find_door(url, database),
+            id,
+            skip=skip,
+            output=given,
+            dry_run=dry_run,
+            sure=yes,
+            format=output,
+        )
+    )
+
+
+@runs.command(
+    "replay",
+    epilog=examples(
+        "tenuto run replay 1f3a9c2e --from score --dry-run",
+        "tenuto run replay 1f3a9c2e --from score --input @other.json --yes",
+    ),
+)
+def run_replay(
+    id: RunWord,
+    *,
+    node: Annotated[str, typer.Option("--from", metavar="NODE", help="The node to begin with.")],
+    input: Given = None,
+    vars: Vars = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    url: Url = None,
+    database: Database = None,
+    output: Printed = Format.TABLE,
+) -> None:
+    """Start a new run that keeps what another one did before a node. Of the same version; the old one stays."""
+    from tenuto.cli.acts import replay_run
+    from tenuto.cli.door import find_door
+
+    raise typer.Exit(
+        replay_run(
+            find_door(url, database),
+            id,
+            node,
+            input=input,
+            vars=tuple(vars or ()),
+            dry_run=dry_run,
+            sure=yes,
+            format=output,
+        )
+    )
 
 
 @runs.command("verify", epilog=examples("tenuto run verify 1f3a9c2e", "tenuto run verify --all"))

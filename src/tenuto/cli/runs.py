@@ -1,6 +1,4 @@
-"""`tenuto run list|show|export|logs|cancel|pause|resume`: looking at runs, of a server or of a file, and asking
-something of one.
-"""
+"""`tenuto run list|show|export`: looking at runs, of a server or of a file. What is asked of one is `acts`."""
 
 from __future__ import annotations
 
@@ -16,18 +14,15 @@ from tenuto.cli.door import (
     File,
     Server,
     ask,
-    ask_server,
-    changing,
     holds_nothing,
     must_exist,
 )
 from tenuto.cli.look import now_us
 from tenuto.cli.render import clean, cures, detail_view, failure_text, styled, value_text
 from tenuto.cli.reports import report_of
-from tenuto.cli.tables import note_line, runs_table
+from tenuto.cli.tables import inside_lines, note_line, runs_table
 from tenuto.model.errors import InvalidInput, Unavailable
 from tenuto.views.answers import LIMIT_MAX, RUN_STATES, Answers
-from tenuto.views.cures import go_on_command
 from tenuto.views.report import Report, report_json
 
 if TYPE_CHECKING:
@@ -36,9 +31,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tenuto.cli.door import Source
-    from tenuto.coordinator.commands import Commands
-    from tenuto.model.ids import RunId
-    from tenuto.sdk.remote import Remote
 
 Document = dict[str, Any]
 
@@ -51,6 +43,8 @@ def list_runs(
     key: str | None = None,
     since: int | None = None,
     until: int | None = None,
+    parent: str | None = None,
+    children: bool = False,
     limit: int,
     every: bool = False,
     output: str,
@@ -65,6 +59,8 @@ def list_runs(
             key=key,
             since=since,
             until=until,
+            parent=parent,
+            children=children,
             limit=size,
             cursor=cursor,
         )
@@ -77,7 +73,7 @@ def list_runs(
         if more:
             note(f"the newest {limit}; --limit shows more, --all shows all")
         return 0
-    filtered = any(each is not None for each in (workflow, key, since, until)) or states
+    filtered = any(each is not None for each in (workflow, key, since, until, parent)) or states
     hint = START_HINT if isinstance(door, File) else "`tenuto run start WORKFLOW` starts one"
     note(f"no runs{' of that kind' if filtered else ''} in {place_of(door)}; {hint}")
     return 0
@@ -178,9 +174,12 @@ def print_node(found: Document) -> None:
     console.print(head, styled(found["state"]), sep="", markup=False)
     if found["waits_for"]:
         console.print(f"waits for {clean(found['waits_for'])}", markup=False)
+    for line in inside_lines(found):
+        console.print(line, markup=False)
     for name in ("input", "output"):
         if found[name] is not None:
-            console.print(f"{name}:\n{value_text(found[name])}", markup=False)
+            given = " (given by hand)" if name == "output" and found["given"] else ""
+            console.print(f"{name}{given}:\n{value_text(found[name])}", markup=False)
     if found["state"] == "dead":
         _print_error(console, "error", found["error"])
     for step in found["attempts"]:
@@ -219,82 +218,3 @@ def export_run(door: Door, text: str, *, to: str | None) -> int:
         raise Unavailable(f"{to} cannot be written: {error.strerror or error}") from None
     note(f"wrote {to}")
     return 0
-
-
-# -- asking something of a run -------------------------------------------------------------------------------------
-
-
-def cancel_run(door: Door, text: str, reason: str) -> int:
-    """Cancel an unfinished run."""
-    from tenuto.dsl.limits import REASON_MAX
-    from tenuto.dsl.storable import check_word
-
-    check_word(reason, "--reason", REASON_MAX)
-    return _command(
-        door,
-        text,
-        "cancelled",
-        lambda commands, run_id: commands.cancel(run_id, reason),
-        lambda remote: remote.cancel_run(text, reason),
-    )
-
-
-def pause_run(door: Door, text: str) -> int:
-    """Pause an unfinished run."""
-    return _command(
-        door,
-        text,
-        "paused",
-        lambda commands, run_id: commands.pause(run_id),
-        lambda remote: remote.pause_run(text),
-    )
-
-
-def resume_run(door: Door, text: str) -> int:
-    """Lift the pause or the quarantine of a run. In a file that no engine has open nothing of it is driven."""
-    return _command(
-        door,
-        text,
-        "resumed",
-        lambda commands, run_id: commands.resume(run_id),
-        lambda remote: remote.resume_run(text),
-    )
-
-
-def _command(
-    door: Door,
-    text: str,
-    done: str,
-    ask_engine: Callable[[Commands, RunId], Coroutine[Any, Any, None]],
-    ask_remote: Callable[[Remote], Coroutine[Any, Any, Document]],
-) -> int:
-    """Ask something of a run: its server, or an engine of our own that drives nothing meanwhile."""
-    if isinstance(door, File):
-        must_exist(door, text)
-    door = changing(door)
-    if isinstance(door, Server):
-        run = ask_server(door, ask_remote)
-        say(f"run {run['run_id']} {done}")
-        return 0
-    from tenuto.app.embedded import Engine
-
-    run_id: RunId = ask(door, _finder(text), output="json")
-    engine = Engine(door.database.place, focus=True)
-    engine.start()
-    try:
-        engine.call(ask_engine(engine.commands, run_id)).result()
-    finally:
-        engine.stop(grace_s=1.0)
-    say(f"run {run_id} {done}")
-    if done == "resumed":
-        database = str(door.database) if door.named else ""
-        note(f"no engine drives it; carry it on with:\n  {go_on_command(run_id, database)}")
-    return 0
-
-
-def _finder(text: str) -> Callable[[Source], Coroutine[Any, Any, RunId]]:
-    async def find(source: Source) -> RunId:
-        assert isinstance(source, Answers)
-        return await source.find(text)
-
-    return find

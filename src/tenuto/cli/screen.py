@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tenuto.cli.console import answers, say
-from tenuto.cli.render import live_view, outcome_view, step_line, wait_line
+from tenuto.cli.plain import child_line, step_line, wait_line
+from tenuto.cli.render import live_view, outcome_view
 from tenuto.views.report import Report, report_json
 from tenuto.views.timeline import Step, step_json
 
@@ -77,6 +78,16 @@ class Screen:
                 if self._waits.get(line.id) != waits[line.id]:
                     self._print(wait_line(line, report.now, report.created_at))
         self._waits = waits
+        if self._output != "jsonl":
+            self._tell_children(report)
+
+    def _tell_children(self, report: Report) -> None:
+        """Say once what a child waits for, with the command that ends it."""
+        for child in report.children.newest:
+            told = f"{child.run_id} {child.waits_for}" if child.command else ""
+            if told and told not in self._commands:
+                self._commands.add(told)
+                self._print(child_line(child, report.now, report.created_at))
 
     def tell(self, report: Report, document: Mapping[str, object] | None = None) -> None:
         """The answer, on stdout. `document`: the report as it came, where it came as one."""

@@ -35,6 +35,7 @@ class Sources:
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = tuple(folder.resolve() for folder in folders)
         self._seen: dict[Path, Stamp] = {}
+        self._known: dict[str, Path | None] = {}
         self.any_changed()
 
     def any_changed(self) -> bool:
@@ -51,14 +52,17 @@ class Sources:
         )
 
     def _files(self) -> list[Path]:
-        found = []
-        for module in list(sys.modules.values()):
-            name = getattr(module, "__file__", None)
-            if isinstance(name, str) and name.endswith(".py") and is_own(name):
-                path = Path(name).resolve()
-                if any(path.is_relative_to(folder) for folder in self._folders):
-                    found.append(path)
-        return found
+        names = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+        found = (self._locate(name) for name in names if isinstance(name, str))
+        return [path for path in found if path is not None]
+
+    def _locate(self, name: str) -> Path | None:
+        """Where a module's file is, if it belongs to the app. Asked often, of thousands of modules."""
+        if name not in self._known:
+            path = Path(name).resolve() if name.endswith(".py") and is_own(name) else None
+            ours = path is not None and any(path.is_relative_to(each) for each in self._folders)
+            self._known[name] = path if ours else None
+        return self._known[name]
 
 
 def folder_of(app: str) -> Path | None:

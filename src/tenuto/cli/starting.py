@@ -10,7 +10,9 @@ from tenuto.cli.console import note, say
 from tenuto.cli.definitions import read_definition
 from tenuto.cli.door import Door, Server, ask_server, server_for
 from tenuto.cli.render import clean, short_id
+from tenuto.cli.versions import alias_line
 from tenuto.cli.watch import wait_for
+from tenuto.dsl.storable import check_alias
 from tenuto.model.errors import InvalidDefinition, InvalidInput
 from tenuto.sdk.problems import read_findings
 from tenuto.sdk.workflows import SUFFIXES
@@ -47,6 +49,8 @@ def start_run(
         raise InvalidInput(
             "a file is deployed as its newest version; leave it out", path="--version"
         )
+    if version is not None and "@" in workflow:
+        raise InvalidInput(f"{workflow} says which one already; leave it out", path="--version")
     file = "" if text is None or workflow == "-" else f" {quoted(workflow)}"
     server = server_for(
         door,
@@ -85,8 +89,12 @@ def start_run(
     return 0
 
 
-def deploy_files(door: Door, names: Sequence[str], *, output: str) -> int:
-    """Store definitions; none of them where one has an error."""
+def deploy_files(
+    door: Door, names: Sequence[str], *, aliases: Sequence[str] = (), output: str
+) -> int:
+    """Store definitions; none of them where one has an error. `aliases` mean each of them from now on."""
+    for alias in aliases:
+        check_alias(alias)
     texts = [read_definition(name) for name in names]
     _refuse_twins(names, texts)
     files = "".join(f" {quoted(name)}" for name in names if name != "-")
@@ -102,7 +110,7 @@ def deploy_files(door: Door, names: Sequence[str], *, output: str) -> int:
             raise InvalidDefinition(findings)
         for finding in findings:
             note(finding)
-        return [await remote.deploy(_decoded(text), text.file) for text in texts]
+        return [await remote.deploy(_decoded(text), text.file, aliases=aliases) for text in texts]
 
     made = ask_server(server, deploy)
     if output == "json":
@@ -114,6 +122,8 @@ def deploy_files(door: Door, names: Sequence[str], *, output: str) -> int:
         for name, each in zip(names, made, strict=True):
             how = "deployed" if each["created"] else "unchanged"
             say(f"{name}: {how}: {clean(each['name'])} version {each['version']}")
+            for moved in each["moved"]:
+                say(f"{name}: {alias_line(moved)}")
         _next_step(made, server)
     return 0
 

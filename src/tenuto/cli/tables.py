@@ -18,12 +18,19 @@ from tenuto.model.instants import format_duration, parse_instant
 from tenuto.views.timeline import label_of
 
 Document = Mapping[str, Any]
+PLAN_MAX = 40
+"""Nodes of a plan that are listed."""
+_NAME_MAX = 40
+_VALUE_MAX = 200
 
 
 def runs_table(runs: Iterable[Document], now: int) -> Table:
     """Runs, newest first."""
-    table = _table("run", "workflow~", "state", "key~", "age", "lasted")
-    for run in runs:
+    shown = list(runs)
+    called = any(run["parent"] for run in shown)
+    more = ("called by~",) if called else ()
+    table = _table("run", "workflow~", "state", "key~", "age", "lasted", *more)
+    for run in shown:
         created, ended = parse_instant(run["created_at"]), run["ended_at"]
         table.add_row(
             short_id(run["run_id"]),
@@ -32,8 +39,116 @@ def runs_table(runs: Iterable[Document], now: int) -> Table:
             _in_one_line(shown_key(run["key"])),
             _age(run["created_at"], now),
             "" if ended is None else format_duration(parse_instant(ended) - created),
+            *([_in_one_line(parent_text(run["parent"]))] if called else []),
         )
     return table
+
+
+def parent_text(parent: Document | None) -> str:
+    """Who called a run: its parent's id and node, with the item."""
+    if parent is None:
+        return ""
+    item = "" if parent["item"] is None else f"[{parent['item']}]"
+    return f"{short_id(parent['run_id'])} {clean(parent['node'])}{item}"
+
+
+def items_table(items: Iterable[Document]) -> Table:
+    """Items of a foreach, in order."""
+    table = _table("item", "state", "attempt", "run", "~")
+    for item in items:
+        table.add_row(
+            str(item["index"]),
+            styled(item["state"]),
+            str(item["attempt"]),
+            "" if item["child"] is None else short_id(item["child"]),
+            _in_one_line(failure_text(item["error"], at_node=True) or _short(item["output"])),
+        )
+    return table
+
+
+def iterations_table(passes: Iterable[Document]) -> Table:
+    """Passes of a node in loops, oldest first."""
+    table = _table("iteration", "state", "attempt", "~")
+    for each in passes:
+        state = each["state"] or ("success" if each["error"] is None else "dead")
+        table.add_row(
+            ".".join(map(str, each["iterations"])),
+            styled(state),
+            "" if each["attempt"] is None else str(each["attempt"]),
+            _in_one_line(failure_text(each["error"], at_node=True) or _short(each["output"])),
+        )
+    return table
+
+
+def inside_lines(node: Document) -> Sequence[str]:
+    """What a node's document tells of what is nested in it: items, child, undoing."""
+    lines = []
+    if (items := node["items"]) is not None:
+        counts = [
+            f"{items[name]:,} {name}"
+            for name in ("succeeded", "failed", "active", "cancelled")
+            if items[name]
+        ]
+        whole = f"{items['total']:,} in all"
+        lines.append(f"items: {', '.join([whole, *counts])}")
+    if node["child"] is not None:
+        lines.append(f"its run: {node['child']}")
+    if node["undo"] is not None:
+        why = failure_text(node["undo_error"], at_node=True)
+        lines.append(f"its undoing: {node['undo']}{f': {why}' if why else ''}")
+    return lines
+
+
+def plan_lines(plan: Document) -> Sequence[str]:
+    """What a retry or a replay does, for people: each node that is done again, and what is kept."""
+    nodes = [node for node in plan["nodes"] if node != plan["skipped"]]
+    lines = []
+    if plan["skipped"] is not None:
+        lines.append(f"taken as done: {clean(plan['skipped'])}")
+    if nodes:
+        lines.append("done again, where their turn comes:")
+        width = min(max(len(clean(node)) for node in nodes), _NAME_MAX)
+        shown = nodes[:PLAN_MAX]
+        lines += [f"  {clean(node):{width}}  {_again(plan, node)}".rstrip() for node in shown]
+        if len(nodes) > PLAN_MAX:
+            lines.append(f"  and {len(nodes) - PLAN_MAX} more nodes; -o json has all")
+    if plan["kept"]:
+        names = [clean(node) for node in plan["kept"][:PLAN_MAX]]
+        left = len(plan["kept"]) - len(names)
+        lines.append(f"kept: {', '.join(names)}{f' and {left} more' if left else ''}")
+    lines += [
+        f"note: {clean(node)} has read the input that is another one now, and is kept"
+        for node in plan["changed"]
+    ]
+    lines += [
+        f"note: who was told the callback_key of {clean(node)} answers the old run, not the new one"
+        for node in plan["called"]
+    ]
+    return lines
+
+
+def _again(plan: Document, node: str) -> str:
+    """How one node is done again."""
+    if node in plan["items"]:
+        count = plan["items"][node]
+        return f"{count:,} of its items" if count != 1 else "one of its items"
+    if node in plan["inside"]:
+        return "its run goes on"
+    parts = []
+    if node in plan["repeated"]:
+        parts.append("a second time: it had succeeded")
+    elif node in plan["first"]:
+        parts.append("it failed or was cut short" if not parts else "")
+    if node in plan["anew"]:
+        parts.append("as a whole")
+    return ", ".join(parts)
+
+
+def _short(value: object) -> str:
+    if value is None:
+        return ""
+    text = json.dumps(value, ensure_ascii=False)
+    return clean(text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}…")
 
 
 def workflows_table(workflows: Iterable[Document], now: int) -> Table:
@@ -52,9 +167,14 @@ def workflows_table(workflows: Iterable[Document], now: int) -> Table:
 
 def versions_table(versions: Iterable[Document], now: int) -> Table:
     """Versions of one name, newest first."""
-    table = _table("version", "hash", "age")
+    table = _table("version", "hash", "age", "aliases~")
     for each in versions:
-        table.add_row(str(each["version"]), each["hash"][:12], _age(each["created_at"], now))
+        table.add_row(
+            str(each["version"]),
+            each["hash"][:12],
+            _age(each["created_at"], now),
+            _in_one_line(clean(", ".join(each["aliases"]))),
+        )
     return table
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tenuto.cli.console import is_unheard, note, notes, say
 from tenuto.cli.door import Door, File, Server, ask, must_exist
 from tenuto.cli.interrupts import Interrupts
-from tenuto.cli.render import cures, end_text, short_id
+from tenuto.cli.render import cures, end_text, short_id, value_text
 from tenuto.cli.runs import look_at
 from tenuto.cli.screen import REDRAW_S, Screen
 from tenuto.cli.tables import note_line
@@ -103,6 +103,8 @@ def wait_for(door: Door, texts: Sequence[str], *, timeout_s: float | None, outpu
             say(json.dumps(report, ensure_ascii=False))
         elif output == "table":
             say(f"run {report['run_id']} {end_text(report['state'], report['error'])}")
+            if report["state"] == RunState.SUCCESS:
+                say(f"output:\n{value_text(report['output'])}")
     states = [report["state"] for report in reports]
     if any(state in FINAL_RUN_STATES and state != RunState.SUCCESS for state in states):
         return 1

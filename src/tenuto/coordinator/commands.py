@@ -1,23 +1,49 @@
-"""What users may ask for, as verbs: deploy, start, cancel, pause, resume, send an event, wait, follow.
+"""What users may ask for, as verbs: deploy, start, cancel, pause, retry, replay, send an event, wait, follow.
 
-Not an interface: no text is parsed here, inputs are checked against their schema before (`dsl.inputs`). All verbs
-raise Unavailable when the store cannot be used; every verb may be repeated.
+Not an interface: no text is parsed here, inputs of starts are checked against their schema before (`dsl.inputs`). All
+verbs raise Unavailable when the store cannot be used; every verb may be repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import orjson
+
+from tenuto.coordinator.again import find_again
+from tenuto.coordinator.asking import (
+    CommandWaiting,
+    HeartbeatWaiting,
+    NewReplay,
+    NewStart,
+    ReplayWaiting,
+    RetryWaiting,
+    StartWaiting,
+)
 from tenuto.coordinator.coordinator import Coordinator
-from tenuto.coordinator.mailbox import Mailbox
-from tenuto.coordinator.waiting import Call, CommandWaiting, NewStart, StartWaiting
-from tenuto.machine.events import CancelRequested, PauseRequested, Rejection, ResumeRequested
+from tenuto.coordinator.mailbox import KEEP_US, Mailbox
+from tenuto.coordinator.outlook import Outlook, outlook_of
+from tenuto.coordinator.telling import VARS
+from tenuto.coordinator.waiting import Again, Call, Waiting, text_of
+from tenuto.dsl.inputs import apply_vars, check_input
+from tenuto.dsl.storable import check_alias
+from tenuto.machine.events import (
+    CancelRequested,
+    Event,
+    PauseRequested,
+    Rejection,
+    ResumeRequested,
+    SkipRequested,
+    TerminateRequested,
+)
+from tenuto.machine.plan import Plan, Refusal, plan_replay, plan_retry
+from tenuto.machine.snapshot import Snapshot
 from tenuto.model.errors import Conflict, InvalidInput, NotFound
 from tenuto.model.graph import Graph
-from tenuto.model.ids import RunId
+from tenuto.model.ids import Place, RunId, parts_of, with_epoch
 from tenuto.model.payload import PAYLOAD_MAX
-from tenuto.model.states import FINAL_RUN_STATES
+from tenuto.model.states import FINAL_RUN_STATES, TaskState
 from tenuto.model.stored import content_hash, encode_graph
 from tenuto.ports.store import (
     DEFAULT_NAMESPACE,
@@ -61,8 +87,21 @@ class Commands:
         self._coordinator = coordinator
         self._mailbox = mailbox
 
-    async def deploy(self, graph: Graph, *, namespace: str = DEFAULT_NAMESPACE) -> DefinitionRow:
-        """Store a version; nothing happens where the newest is the same. Returns the row that stands."""
+    # -- definitions ----------------------------------------------------------------------------------------------
+
+    async def deploy(
+        self,
+        graph: Graph,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        aliases: Sequence[str] = (),
+    ) -> DefinitionRow:
+        """Store a version; nothing happens where the newest is the same. Returns the row that stands.
+
+        `aliases` name it from now on. Raises InvalidInput (an alias).
+        """
+        for alias in aliases:
+            check_alias(alias)
         whole, definition = self._coordinator, graph.definition
         row = await whole.store.put_definition(
             DefinitionRow(
@@ -76,7 +115,31 @@ class Commands:
             )
         )
         whole.graphs.put(row.hash, graph)
+        for alias in aliases:
+            await whole.store.put_alias(namespace, row.name, alias, row.version)
         return row
+
+    async def set_alias(
+        self, name: str, alias: str, version: int, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> int | None:
+        """Let `name@alias` mean this version from now on; what it meant before. Raises NotFound, InvalidInput."""
+        check_alias(alias)
+        return await self._coordinator.store.put_alias(namespace, name, alias, version)
+
+    async def drop_alias(
+        self, name: str, alias: str, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> None:
+        """Let `name@alias` mean nothing. Raises NotFound."""
+        if not await self._coordinator.store.drop_alias(namespace, name, alias):
+            raise NotFound("alias", f"{name}@{alias}")
+
+    async def delete_version(
+        self, name: str, version: int, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> None:
+        """Delete a version. Raises NotFound, Conflict (an unfinished run or an alias has it)."""
+        await self._coordinator.store.drop_version(namespace, name, version)
+
+    # -- runs -----------------------------------------------------------------------------------------------------
 
     async def start(self, requests: Sequence[StartRequest]) -> Sequence[Started]:
         """Start runs, many in one commit. Raises InvalidInput (size), NotFound (version)."""
@@ -107,26 +170,134 @@ class Commands:
         ]
 
     async def cancel(self, run_id: RunId, reason: str = "") -> None:
-        """Cancel a run. Raises NotFound, Conflict (final already)."""
-        await self._command(run_id, CancelRequested, reason)
+        """Cancel a run. Raises NotFound, Conflict (final already, or closing)."""
+        await self._command(run_id, lambda at: CancelRequested(at=at, reason=reason))
+
+    async def terminate(self, run_id: RunId, reason: str = "") -> None:
+        """End a run at once, without handlers (C4). Raises NotFound, Conflict (final already)."""
+        await self._command(run_id, lambda at: TerminateRequested(at=at, reason=reason))
 
     async def pause(self, run_id: RunId) -> None:
         """Stop handing out work of a run (C6). Raises NotFound, Conflict (final, or paused already)."""
-        await self._command(run_id, PauseRequested)
+        await self._command(run_id, lambda at: PauseRequested(at=at))
 
-    async def resume(self, run_id: RunId) -> None:
-        """Hand out work again, and lift a quarantine. Raises NotFound, Conflict (final, or neither)."""
+    async def resume(self, run_id: RunId, *, freeze_timers: bool = False) -> None:
+        """Hand out work again, and lift a quarantine. Raises NotFound, Conflict (final, or neither).
+
+        `freeze_timers`: deadlines move by the time that the run was paused (C6).
+        """
         row = await self._find(run_id)
         if row.quarantine is None:
-            await self._command(run_id, ResumeRequested)
+            await self._command(run_id, lambda at: ResumeRequested(at=at, freeze=freeze_timers))
             return
         whole = self._coordinator
         await whole.store.quarantine(run_id, None)
         whole.forget(run_id)
         if row.paused:
-            await self._command(run_id, ResumeRequested)
+            await self._command(run_id, lambda at: ResumeRequested(at=at, freeze=freeze_timers))
         whole.seats.offer()
         whole.on_due(0)
+
+    async def skip(self, run_id: RunId, node: str, output: str) -> None:
+        """Take a node as done, with this output (canonical JSON): one that is under way, or one that failed the run.
+
+        Raises NotFound, InvalidInput (size), Conflict (neither).
+        """
+        _check_size("output", output)
+        row, _, graph = await self._look(run_id)
+        if node not in graph.numbers:
+            raise NotFound("node", node)
+        if row.state in FINAL_RUN_STATES:
+            await self.retry(run_id, skip=node, output=output)
+            return
+        text = text_of(output)
+        await self._command(run_id, lambda at: SkipRequested(at=at, node=node, output=text), node)
+
+    async def retry(
+        self,
+        run_id: RunId,
+        *,
+        skip: str | None = None,
+        output: str | None = None,
+        dry_run: bool = False,
+    ) -> Outlook:
+        """Go on with a run that failed, was cancelled or timed out (R1). Returns what is done again.
+
+        `skip`: this node is taken as done, with `output` (canonical JSON), instead of being run again. `dry_run`: it is
+        only said. Raises NotFound, Conflict with the reason, InvalidInput (size).
+        """
+        output = "null" if output is None and skip is not None else output
+        if output is not None:
+            _check_size("output", output)
+        _, snapshot, graph = await self._look(run_id)
+        plan = plan_retry(graph, snapshot, skip=skip)
+        _refuse(run_id, plan, skip)
+        whole = self._coordinator
+        again = await find_again(whole.store, whole.graphs, run_id, graph, snapshot)
+        if not dry_run:
+            call = Call(1)
+            fact = RetryWaiting(
+                run_id,
+                call,
+                missing=NotFound("run", run_id),
+                skip=skip,
+                output=None if output is None else text_of(output),
+            )
+            whole.setting.focus.add(run_id)
+            for _, child in again.children:
+                whole.setting.focus.add(child)
+            await self._submit(run_id, fact, call)
+        return outlook_of(graph, plan, again, skip=skip)
+
+    async def replay(
+        self,
+        run_id: RunId,
+        node: str,
+        *,
+        input: str | None = None,
+        vars: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> tuple[RunId | None, Outlook]:
+        """Start a new run of the same version that keeps what this one did before `node` (R2).
+
+        `input` (JSON) takes the place of the old one, `vars` override single constants (`dsl.inputs.apply_vars`).
+        Returns the new run (None with `dry_run`) and what it does. Raises NotFound, Conflict with the reason,
+        InvalidInput.
+        """
+        row, snapshot, graph = await self._look(run_id)
+        if input is not None:
+            input = check_input(graph.definition.input_schema, orjson.loads(input))
+            _check_size("input", input)
+        constants = await self._constants(run_id, vars) if vars else None
+        undone = await self._undone(row)
+        plan = plan_replay(graph, snapshot, node, changed=input is not None, undone=undone)
+        _refuse(run_id, plan, node)
+        outlook = outlook_of(graph, plan, Again())
+        if dry_run:
+            return None, outlook
+        whole = self._coordinator
+        new = whole.setting.ids.run_id(whole.setting.clock.now())
+        whole.setting.focus.add(new)
+        call = Call(1)
+        request = NewReplay(source=run_id, node=node, input=input, vars=constants)
+        fact = ReplayWaiting(new, request, call, missing=NotFound("run", run_id))
+        await self._submit(run_id, fact, call)
+        return new, outlook
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    async def heartbeat(self, event: str, key: str, *, namespace: str = DEFAULT_NAMESPACE) -> int:
+        """Show a sign of life to those who wait for an event, and say how many; an early one has no effect."""
+        whole = self._coordinator
+        address = (namespace, event, key)
+        loaded = await whole.store.load(LoadRequest(addresses=(address,)))
+        waits = loaded.addresses.get(address, ())
+        call = Call(len(waits))
+        whole.submit(
+            HeartbeatWaiting(run_id, wait, call, slot) for slot, (run_id, wait) in enumerate(waits)
+        )
+        await call.done
+        return sum(answer is True for answer in call.answers)
 
     async def send_event(
         self,
@@ -135,10 +306,21 @@ class Commands:
         payload: str,
         *,
         event_id: str | None = None,
+        keep_us: int | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> bool:
-        """Put a message into the mailbox; canonical JSON. False: this event id was here already."""
-        return await self._mailbox.post(event, key, payload, event_id=event_id, namespace=namespace)
+        """Put a message into the mailbox; canonical JSON. False: this event id was here already.
+
+        `keep_us`: how long it waits for somebody to want it. Raises InvalidInput.
+        """
+        return await self._mailbox.post(
+            event,
+            key,
+            payload,
+            event_id=event_id,
+            namespace=namespace,
+            keep_us=KEEP_US if keep_us is None else keep_us,
+        )
 
     async def wait(self, run_id: RunId) -> RunRow:
         """Return the run once it is final. Raises NotFound."""
@@ -199,28 +381,57 @@ class Commands:
             watchers.unfollow(run_id, follower)
 
     async def _command(
-        self,
-        run_id: RunId,
-        kind: type[CancelRequested | PauseRequested | ResumeRequested],
-        reason: str = "",
+        self, run_id: RunId, make: Callable[[int], Event], node: str | None = None
     ) -> None:
         call = Call(1)
-        missing = NotFound("run", run_id)
-        self._coordinator.submit(
-            [CommandWaiting(run_id, kind, call, missing=missing, reason=reason)]
-        )
+        fact = CommandWaiting(run_id, make, call, missing=NotFound("run", run_id))
+        await self._submit(run_id, fact, call, node)
+
+    async def _submit(
+        self, run_id: RunId, fact: Waiting, call: Call, node: str | None = None
+    ) -> None:
+        """Wait for the decision of one fact; a refusal is a Conflict with its reason."""
+        self._coordinator.submit([fact])
         await call.done
         match call.answers[0]:
             case Rejection.RUN_FINAL:
                 raise Conflict(f"run {run_id} is already {(await self._find(run_id)).state}")
-            case Rejection.ALREADY_PAUSED:
-                raise Conflict(f"run {run_id} is already paused")
-            case Rejection.NOT_PAUSED:
-                raise Conflict(f"run {run_id} is not paused")
+            case Rejection.NOT_ACTIVE:
+                raise Conflict(f"node {node} of run {run_id} has nothing under way")
+            case Rejection.NOT_RETRYABLE:  # it was retryable when the plan was made
+                _, snapshot, graph = await self._look(run_id)
+                _refuse(run_id, plan_retry(graph, snapshot), node)
+                raise Conflict(f"run {run_id} has changed meanwhile: look at it, and ask again")
             case Rejection() as rejected:
-                raise Conflict(f"run {run_id}: {rejected.value}")
+                reason = _REASONS.get(rejected, f": {rejected.value}")
+                raise Conflict(f"run {run_id}{reason}")
             case _:
                 return
+
+    async def _look(self, run_id: RunId) -> tuple[RunRow, Snapshot, Graph]:
+        whole = self._coordinator
+        loaded = await whole.store.load(LoadRequest(runs=(run_id,)))
+        if run_id not in loaded.runs:
+            raise NotFound("run", run_id)
+        row, snapshot = loaded.runs[run_id]
+        graph = (await whole.graphs.fetch((row.definition,)))[row.definition]
+        if isinstance(graph, NotFound):
+            raise graph
+        return row, snapshot, graph
+
+    async def _constants(self, run_id: RunId, overrides: Mapping[str, str]) -> str:
+        """The constants of a run with some of them overridden."""
+        loaded = await self._coordinator.store.load(LoadRequest(payloads=((run_id, VARS),)))
+        return apply_vars(loaded.payloads[run_id, VARS], overrides, {})
+
+    async def _undone(self, row: RunRow) -> set[Place]:
+        """Places of the work of a run that was undone."""
+        detail = await self._coordinator.graphs.reads.get_run(row.run_id, items=False)
+        return {
+            with_epoch(parts.owner, parts.epoch)
+            for task, _ in detail.tasks
+            if (parts := parts_of(task.place)).undo and task.state is TaskState.SUCCESS
+        }
 
     async def _find(self, run_id: RunId) -> RunRow:
         loaded = await self._coordinator.store.load(LoadRequest(runs=(run_id,)))
@@ -233,3 +444,19 @@ def _check_size(name: str, text: str) -> None:
     size = len(text) if text.isascii() else len(text.encode())
     if size > PAYLOAD_MAX:
         raise InvalidInput(f"{size:,} bytes; the limit is {PAYLOAD_MAX:,}", path=name)
+
+
+_REASONS = {
+    Rejection.ALREADY_PAUSED: " is already paused",
+    Rejection.NOT_PAUSED: " is not paused",
+    Rejection.CLOSING: " is closing already: its outcome is decided",
+    Rejection.PARENT_PAUSED: " was called by a run that is paused: resume that one",
+    Rejection.DUPLICATE: " exists already",
+}
+
+
+def _refuse(run_id: RunId, plan: Plan, node: str | None) -> None:
+    if plan.refused is Refusal.NO_NODE:
+        raise NotFound("node", node or "")
+    if plan.refused is not None:
+        raise Conflict(f"run {run_id}: {plan.refused.text}")

@@ -18,13 +18,16 @@ What goes wrong:
   with the reason, its neighbours never notice.
 - An unknown result (`Unavailable`) drops what is remembered and is the answer; every request may be repeated.
 
+Runs speak to each other by notices (`notices`): those that a commit has written are put into the inboxes of their runs
+at once, and found again by `timers` if this process dies before they are decided.
+
 Source: DESIGN section 5.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -32,33 +35,34 @@ from tenuto.coordinator.batch import Batch
 from tenuto.coordinator.cache import Remembered, RunCache
 from tenuto.coordinator.graphs import Graphs
 from tenuto.coordinator.handout import HandOut
+from tenuto.coordinator.notices import StartNotice, fact_of
 from tenuto.coordinator.seats import Seats
 from tenuto.coordinator.setting import Setting
+from tenuto.coordinator.supply import Lacking, Supply
 from tenuto.coordinator.waiting import (
+    NOBODY,
     Moment,
     Settled,
-    StartWaiting,
+    Starting,
     Waiting,
     Wanted,
     first_alone,
 )
 from tenuto.coordinator.watch import Watchers
-from tenuto.coordinator.work import Work
+from tenuto.coordinator.work import Evaluators, Work, evaluator_of
 from tenuto.machine.codec import encode_output
 from tenuto.machine.decide import decide, initial
 from tenuto.machine.decision import Needs
 from tenuto.machine.snapshot import Snapshot
-from tenuto.model.errors import InvariantViolated, NotFound, Unavailable
-from tenuto.model.expressions import Evaluator, Message
+from tenuto.model.errors import InvariantViolated, NotFound, TenutoError, Unavailable
 from tenuto.model.graph import Graph
-from tenuto.model.ids import RUN_PLACE, RunId
-from tenuto.model.payload import PayloadKey, PayloadKind
+from tenuto.model.ids import RunId
+from tenuto.model.payload import PayloadKey
 from tenuto.model.states import FINAL_RUN_STATES
 from tenuto.ports.store import (
     Committed,
     Loaded,
-    LoadRequest,
-    NewRun,
+    NoticeKind,
     RunRow,
     Store,
 )
@@ -72,11 +76,9 @@ LOSSES_ALONE = 3
 LOSSES_MAX = 50
 """After so many the caller is told to come again; a claim that can never hold must not spin."""
 
-INPUT = PayloadKey(RUN_PLACE, PayloadKind.INPUT)
-VARS = PayloadKey(RUN_PLACE, PayloadKind.VARS)
+EARLY_MAX = 1_000
+"""Runs of which something was heard before they began, so that it is looked for again once they have."""
 
-Evaluators = Callable[[Mapping[PayloadKey, str], Mapping[tuple[str, str], Message]], Evaluator]
-"""Makes an evaluator over a run's texts and mailbox look-ups; both grow while it is used."""
 
 _log = get_logger("coordinator")
 _NOTHING = Loaded(now=0)
@@ -112,6 +114,8 @@ class Coordinator:
         self.on_due = on_due
         self.handout = HandOut(seats, setting, on_due)
         self.watchers = Watchers()
+        self.supply = Supply(store, graphs)
+        self.early: OrderedDict[RunId, None] = OrderedDict()
         self._lanes = tuple(_Lane(self, number) for number in range(lanes))
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -139,6 +143,12 @@ class Coordinator:
         """Drop what is remembered of a run."""
         for lane in self._lanes:
             lane.cache.take(run_id)
+
+    def came_early(self, run_id: RunId) -> None:
+        """Something is known about a run that has not begun: it is looked for again when it has."""
+        self.early[run_id] = None
+        while len(self.early) > EARLY_MAX:
+            self.early.popitem(last=False)
 
 
 class _Lane:
@@ -182,6 +192,8 @@ class _Lane:
         works = []
         for run_id, facts in groups.items():
             if len(facts) > 1 or facts[0].alone:
+                if isinstance(facts[-1], Starting) or any(isinstance(f, Starting) for f in facts):
+                    facts.sort(key=_comes_first)  # else what is told to the run finds none
                 together = first_alone(facts)
                 left[:0] = facts[together:]
                 del facts[together:]
@@ -201,7 +213,7 @@ class _Lane:
             except Exception as error:  # noqa: BLE001 - halved until the one run whose rows cannot be read stands alone
                 await self._divide(works, error)
                 return
-            works = self._prepare(works, loaded, graphs)
+            works = await self._prepare(works, loaded, graphs)
             await self._decide(works, loaded)
         except Unavailable as error:
             for work in works:
@@ -212,20 +224,11 @@ class _Lane:
     async def _load(self, works: Sequence[Work]) -> Loaded:
         wanted = Wanted()
         for work in works:
-            if work.remembered is None and not isinstance(work.facts[0], StartWaiting):
+            if work.remembered is None and not isinstance(work.facts[0], Starting):
                 wanted.runs[work.run_id] = None
             for fact in work.facts:
                 fact.want(wanted)
-        if not wanted:
-            return _NOTHING
-        return await self._store.load(
-            LoadRequest(
-                runs=tuple(wanted.runs),
-                tasks=tuple(wanted.tasks),
-                timers=tuple(wanted.timers),
-                waits=tuple(wanted.waits),
-            )
-        )
+        return await self._store.load(wanted.request()) if wanted else _NOTHING
 
     async def _divide(self, works: list[Work], error: Exception) -> None:
         if len(works) == 1:
@@ -237,40 +240,44 @@ class _Lane:
         await self._cycle(works[half:])
 
     async def _fetch(self, works: Sequence[Work], loaded: Loaded) -> Mapping[str, Graph | NotFound]:
-        hashes = dict.fromkeys(row.definition for row, _ in loaded.runs.values())
-        for work in works:
-            fact = work.facts[0]
-            if isinstance(fact, StartWaiting):
-                hashes[fact.request.graph_hash] = None
-        return await self._whole.graphs.fetch(hashes)
+        definitions = (_definition(work, loaded) for work in works)
+        named = dict.fromkeys(definition for definition in definitions if definition is not None)
+        return await self._whole.graphs.fetch(named)
 
-    def _prepare(
+    async def _prepare(
         self, works: Sequence[Work], loaded: Loaded, graphs: Mapping[str, Graph | NotFound]
     ) -> list[Work]:
         """Give each work its batch; what concerns no run is answered and left out."""
         known = []
         for work in works:
-            fact = work.facts[0]
             run = work.remembered
             if run is None:
-                content_hash = _graph_hash(fact, loaded)
-                if content_hash is None:
+                definition = _definition(work, loaded)
+                if definition is None:
+                    self._whole.came_early(work.run_id)
                     for absent in work.facts:
                         absent.call.answer(absent.slot, absent.absent())
                     continue
-                graph = graphs[content_hash]
+                graph = graphs[definition]
                 if isinstance(graph, NotFound):
-                    for lost in work.facts:
-                        lost.call.answer(lost.slot, lost.poisoned(graph))
+                    await self._lack(work, graph)
                     continue
-                if isinstance(fact, StartWaiting):
-                    run = self._begin(work, fact, graph)
+                found = loaded.runs.get(work.run_id)
+                if found is not None:
+                    run = self._recall(found, graph)
                 else:
-                    run = self._recall(loaded.runs[work.run_id], graph)
+                    try:
+                        run = self._begin(work, graph, loaded)
+                    except InvariantViolated as error:
+                        await self._lack(work, error)
+                        continue
                 work.remembered = run
-            if not isinstance(fact, StartWaiting):
-                work.batch = Batch(run.graph, run.row.namespace, run.snapshot, run.texts)
-            work.evaluator = self._whole.evaluators(work.batch.texts, work.batch.mailbox)
+            if run.snapshot.seq or not isinstance(work.facts[0], Starting):
+                ids = self._whole.setting.ids
+                work.batch = Batch(
+                    run.graph, run.row, run.snapshot, run.texts, message_id=ids.message_id
+                )
+            work.evaluator = evaluator_of(self._whole.evaluators, work.batch)
             if run.row.quarantine is not None:
                 self._leave_quarantined(work)
             for each in work.facts:
@@ -278,34 +285,28 @@ class _Lane:
             known.append(work)
         return known
 
-    def _begin(self, work: Work, fact: StartWaiting, graph: Graph) -> Remembered:
-        request = fact.request
-        at = self._whole.setting.clock.now()
-        new_run = NewRun(
-            namespace=request.namespace,
-            workflow=request.workflow,
-            version=request.version,
-            definition=request.graph_hash,
-            key=request.key,
-            created_at=at,
-        )
+    async def _lack(self, work: Work, error: TenutoError) -> None:
+        """What a run is made of is not there. A child that cannot begin would leave its parent waiting."""
+        facts = work.facts
+        if isinstance(facts[0], StartNotice):
+            await self._quarantine(work.run_id, facts, type(facts[0]).__name__, error)
+            return
+        for fact in facts:
+            fact.call.answer(fact.slot, fact.poisoned(error))
+
+    def _begin(self, work: Work, graph: Graph, loaded: Loaded) -> Remembered:
+        fact = work.facts[0]
+        assert isinstance(fact, Starting)
+        setting = self._whole.setting
+        beginning = fact.beginning(loaded, setting.clock.now())
         snapshot = initial(work.run_id, graph)
+        row = beginning.row(work.run_id)
         texts: dict[PayloadKey, str] = {}
-        work.batch = Batch(graph, request.namespace, snapshot, texts, new_run)
-        work.batch.put(INPUT, request.input, 1)
-        work.batch.put(VARS, request.vars, 1)
-        row = RunRow(
-            run_id=work.run_id,
-            namespace=request.namespace,
-            workflow=request.workflow,
-            version=request.version,
-            definition=request.graph_hash,
-            key=request.key,
-            state=snapshot.state,
-            paused=False,
-            created_at=at,
-            ended_at=None,
+        work.batch = Batch(
+            graph, row, snapshot, texts, beginning.new_run, message_id=setting.ids.message_id
         )
+        for key, text in beginning.texts.items():
+            work.batch.put(key, text, 1)
         return Remembered(row, graph, snapshot, texts)
 
     def _recall(self, found: tuple[RunRow, Snapshot], graph: Graph) -> Remembered:
@@ -329,18 +330,22 @@ class _Lane:
         moment = Moment(now, self._whole.setting.dice, self._whole.seats)
         going: Sequence[Work] = works
         while going:
-            blocked: list[tuple[Work, Needs]] = []
+            blocked: list[tuple[Work, Lacking]] = []
             for work in going:
                 try:
-                    needs = self._advance(work, loaded, moment)
+                    lacking = self._advance(work, loaded, moment)
                 except Exception as error:  # noqa: BLE001 - a bug of ours must not stop other runs
                     await self._poison(work, error)
                     continue
-                if needs is not None:
-                    blocked.append((work, needs))
-            going = await self._supply(blocked) if blocked else ()
+                if lacking is not None:
+                    blocked.append((work, lacking))
+            if not blocked:
+                return
+            going, failed = await self._whole.supply.bring(blocked)
+            for work, failure in failed:
+                await self._poison(work, failure)
 
-    def _advance(self, work: Work, loaded: Loaded, moment: Moment) -> Needs | None:
+    def _advance(self, work: Work, loaded: Loaded, moment: Moment) -> Lacking | None:
         """Decide a run's facts in turn; stops where a text is lacking."""
         batch, facts = work.batch, work.facts
         while work.position < len(facts):
@@ -348,6 +353,8 @@ class _Lane:
             event = work.event
             if event is None:
                 found = fact.event(batch, loaded, moment)
+                if isinstance(found, Wanted):
+                    return found
                 if isinstance(found, Settled):
                     work.answers.append((fact, found.answer))
                     work.position += 1
@@ -356,10 +363,10 @@ class _Lane:
             if batch.replaced:
                 # An evaluator keeps what it has parsed by key, and a key has a new text.
                 batch.replaced = False
-                work.evaluator = self._whole.evaluators(batch.texts, batch.mailbox)
+                work.evaluator = evaluator_of(self._whole.evaluators, batch)
             decision = decide(batch.graph, batch.snapshot, batch.rows, event, work.evaluator)
             if isinstance(decision, Needs):
-                if decision.mailbox and batch.uses_message:
+                if decision.missing.mailbox and batch.uses_message:
                     # The next message of an address is known to the store only, and only after this commit.
                     self.inbox.extendleft(reversed(facts[work.position :]))
                     del facts[work.position :]
@@ -371,41 +378,11 @@ class _Lane:
             elif not work.fresh and not batch.events and not fact.losses:
                 # Judged by memory alone: a refusal must be true in the database.
                 raise _Doubtful
+            fact.decided(batch, decision.rejected)
             work.answers.append((fact, fact.answer_to(decision.rejected)))
             work.event = None
             work.position += 1
         return None
-
-    async def _supply(self, blocked: Sequence[tuple[Work, Needs]]) -> Sequence[Work]:
-        """Load what the decisions lack, for all of them at once."""
-        found = await self._store.load(
-            LoadRequest(
-                payloads=tuple((w.run_id, key) for w, needs in blocked for key in needs.payloads),
-                mailbox=tuple(
-                    (w.batch.namespace, event, key)
-                    for w, needs in blocked
-                    for event, key in needs.mailbox
-                ),
-            )
-        )
-        going = []
-        for work, needs in blocked:
-            for address in needs.mailbox:
-                full = (work.batch.namespace, *address)
-                work.batch.mailbox[address] = found.mailbox.get(full, Message(None))
-            lacking = None
-            for key in needs.payloads:
-                text = found.payloads.get((work.run_id, key))
-                if text is None:
-                    lacking = key
-                else:
-                    work.batch.learn(key, text)
-            if lacking is None:
-                going.append(work)
-            else:
-                error = InvariantViolated(f"{lacking} of run {work.run_id} is read, not stored")
-                await self._poison(work, error)
-        return going
 
     # -- commit ---------------------------------------------------------------------------------------------------
 
@@ -415,7 +392,7 @@ class _Lane:
         for work in works:
             if not work.facts:
                 continue  # put back, or answered already
-            if work.batch.events:
+            if not work.batch.is_empty:
                 changed.append(work)
                 continue
             self._keep(work)
@@ -459,7 +436,9 @@ class _Lane:
             granted = whole.handout.deliver(work, committed) if work.eager else 0
             if len(batch.ready) > granted or batch.releases:
                 offered = True
-            moment = 0 if batch.opens_waits else batch.next_due()
+                for task in batch.ready.values():
+                    whole.graphs.see_queue(task.queue)
+            moment = 0 if batch.is_urgent else batch.next_due()
             if moment is not None and (due_at is None or moment < due_at):
                 due_at = moment
             if run_id in whole.watchers:
@@ -467,15 +446,36 @@ class _Lane:
                 whole.watchers.tell(run_id, batch.events, final)
             if whole.watchers.listeners:
                 whole.watchers.tell_changed(run_id)
+            if run_id in whole.early and batch.new_run is not None:
+                del whole.early[run_id]
+                due_at = 0
             self._keep(work)
             for fact, answer in work.answers:
                 fact.call.answer(fact.slot, answer)
+        if committed.told:
+            self._tell(works, committed)
         for seat in dict.fromkeys(seat for work in works for _, _, seat in work.eager):
             whole.seats.deliver(seat)
         if offered:
             whole.seats.offer()
         if due_at is not None:
             whole.on_due(due_at)
+
+    def _tell(self, works: Sequence[Work], committed: Committed) -> None:
+        """Hand in the notices of these changes; those that only the store knows are due."""
+        whole, focus = self._whole, self._whole.setting.focus
+        facts = []
+        for work in works:
+            if work.run_id in committed.losers:
+                continue
+            for notice in work.batch.notices.values():
+                if notice.kind is NoticeKind.START and work.run_id in focus:
+                    focus.add(notice.run_id)
+                if notice.run_id in focus:
+                    facts.append(fact_of(notice, NOBODY, 0))
+            if work.batch.tells_many:
+                whole.on_due(0)
+        whole.submit(facts)
 
     def _lose(self, work: Work, taken_by: RunId | None) -> None:
         if taken_by is not None:
@@ -495,7 +495,7 @@ class _Lane:
     def _keep(self, work: Work) -> None:
         run = work.remembered
         assert run is not None
-        if work.batch.snapshot.state in FINAL_RUN_STATES:
+        if work.batch.snapshot.state in FINAL_RUN_STATES or not work.batch.snapshot.seq:
             return
         run.snapshot = work.batch.snapshot
         run.size += work.batch.grown
@@ -531,13 +531,15 @@ class _Lane:
         reason = f"{event}: {type(error).__name__}: {error}"
         _log.error("run_quarantined", run_id=run_id, reason=reason, exc_info=error)
         unavailable: Unavailable | None = None
-        if not isinstance(facts[0], StartWaiting):
+        blamed = _blamed(facts[0])
+        if blamed is not None:
             try:
-                await self._store.quarantine(run_id, reason)
+                await self._store.quarantine(blamed, reason)
             except Unavailable as failed:
                 unavailable = failed
-        self._whole.watchers.tell(run_id, (), None)  # whoever watches looks again
-        self._whole.watchers.tell_changed(run_id)
+            self._whole.forget(blamed)
+            self._whole.watchers.tell(blamed, (), None)  # whoever watches looks again
+            self._whole.watchers.tell_changed(blamed)
         for fact in facts:
             fact.call.answer(fact.slot, unavailable or fact.poisoned(error))
 
@@ -555,14 +557,29 @@ def _final_row(work: Work) -> RunRow:
         state=settle.state,
         paused=work.batch.snapshot.paused,
         ended_at=settle.at,
+        compensation=settle.compensation,
         output=encode_output(settle.output),
         error=None if settle.error is None else encode_output(settle.error),
     )
 
 
-def _graph_hash(fact: Waiting, loaded: Loaded) -> str | None:
-    """Which version a run is of; None: there is no such run."""
-    if isinstance(fact, StartWaiting):
-        return fact.request.graph_hash
-    found = loaded.runs.get(fact.run_id)
-    return None if found is None else found[0].definition
+def _definition(work: Work, loaded: Loaded) -> str | None:
+    """Which version a run is of; None: there is no such run, or it is remembered."""
+    if work.remembered is not None:
+        return None
+    found = loaded.runs.get(work.run_id)
+    if found is not None:
+        return found[0].definition
+    fact = work.facts[0]
+    return fact.definition(loaded) if isinstance(fact, Starting) else None
+
+
+def _comes_first(fact: Waiting) -> bool:
+    return not isinstance(fact, Starting)
+
+
+def _blamed(fact: Waiting) -> RunId | None:
+    """The run to put into quarantine; a child that cannot begin is its parent's trouble, a start its caller's."""
+    if isinstance(fact, StartNotice):
+        return fact.notice.sender
+    return None if isinstance(fact, Starting) else fact.run_id

@@ -104,6 +104,13 @@ class Gateway:
             if seat is not None:
                 self._seats.abandon(seat)
             raise
+        over = [
+            Beat(run_id=report.run_id, place=report.place, lease_id=report.lease_id)
+            for report, verdict in zip(reports, call.answers, strict=True)
+            if verdict is Verdict.CANCELLED
+        ]
+        if over:
+            await self._release(worker, over, begun=True)
         return Answer(
             verdicts=tuple(call.answers), leases=() if seat is None else self._seats.collect(seat)
         )
@@ -113,8 +120,13 @@ class Gateway:
         self._coordinator.watchers.tell_notes(kept)
 
     async def release(self, worker: WorkerId, beats: Sequence[Beat]) -> None:
-        if beats and await self._store.release(worker, beats):
+        await self._release(worker, beats, begun=True)
+
+    async def _release(self, worker: WorkerId, beats: Sequence[Beat], *, begun: bool) -> None:
+        """`begun` False: no worker has seen these leases."""
+        if beats and await self._store.release(worker, beats, begun=begun):
             self._seats.offer()
+            self._on_due(0)  # a run that closes waits for the end of its leases (C2)
 
     async def leave(self, worker: WorkerId) -> None:
         self._seats.leave(worker)
@@ -206,7 +218,7 @@ class Gateway:
                 for owner, lease in unclaimed
                 if owner == worker
             ]
-            await self.release(worker, beats)
+            await self._release(worker, beats, begun=False)
             given = {beat.lease_id for beat in beats}
             unclaimed[:] = [each for each in unclaimed if each[1].lease_id not in given]
 

@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 from tenuto.model.errors import InvalidInput
 from tenuto.model.instants import DAY_US
+from tenuto.model.names import ADDRESS_MAX
 from tenuto.model.payload import PAYLOAD_MAX
 from tenuto.ports.clock import Ids
 from tenuto.ports.store import NewMessage, Store
 
 KEEP_US = 7 * DAY_US
 """How long a message waits for somebody to want it."""
-ADDRESS_MAX = 512
-"""Characters of an event's name, key or id."""
 
 
 class Mailbox:
@@ -25,14 +24,29 @@ class Mailbox:
         self._on_post = on_post
 
     async def post(
-        self, event: str, key: str, payload: str, *, event_id: str | None, namespace: str
+        self,
+        event: str,
+        key: str,
+        payload: str,
+        *,
+        event_id: str | None,
+        namespace: str,
+        keep_us: int = KEEP_US,
     ) -> bool:
         """Store a message; `payload` is canonical JSON. False: this event id was here already.
 
         Raises InvalidInput, Unavailable.
         """
         stored = await self._store.post(
-            new_message(self._ids, event, key, payload, event_id=event_id, namespace=namespace)
+            new_message(
+                self._ids,
+                event,
+                key,
+                payload,
+                event_id=event_id,
+                namespace=namespace,
+                keep_us=keep_us,
+            )
         )
         if stored:
             self._on_post(0)
@@ -40,7 +54,14 @@ class Mailbox:
 
 
 def new_message(
-    ids: Ids, event: str, key: str, payload: str, *, event_id: str | None, namespace: str
+    ids: Ids,
+    event: str,
+    key: str,
+    payload: str,
+    *,
+    event_id: str | None,
+    namespace: str,
+    keep_us: int = KEEP_US,
 ) -> NewMessage:
     """A message within its bounds. Raises InvalidInput."""
     for name, text in (("event", event), ("key", key), ("event_id", event_id or "")):
@@ -48,6 +69,8 @@ def new_message(
             raise InvalidInput(f"{len(text)} characters; the limit is {ADDRESS_MAX}", path=name)
     if not event:
         raise InvalidInput("is empty", path="event")
+    if keep_us <= 0:
+        raise InvalidInput("is not above nothing", path="keep")
     size = len(payload.encode())
     if size > PAYLOAD_MAX:
         raise InvalidInput(f"{size:,} bytes; the limit is {PAYLOAD_MAX:,}", path="payload")
@@ -58,5 +81,5 @@ def new_message(
         key=key,
         payload=payload,
         event_id=event_id,
-        keep_us=KEEP_US,
+        keep_us=keep_us,
     )

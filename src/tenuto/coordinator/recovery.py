@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from tenuto.coordinator.coordinator import Coordinator
 from tenuto.coordinator.seats import Seats
 from tenuto.coordinator.setting import Setting
-from tenuto.coordinator.waiting import Call, DueWaiting
+from tenuto.coordinator.waiting import LINGERS, Call, DueWaiting
 from tenuto.machine.events import Deadline
 from tenuto.model.ids import LeaseId
+from tenuto.ports.gateway import Beat
 from tenuto.ports.store import DueTask, Store
 from tenuto.runtime.logging import get_logger
 
@@ -54,12 +55,28 @@ class Recovery:
             )
             await call.done
             moved = sum(answer is True for answer in call.answers)
+            moved += await self._give_up(
+                [
+                    task
+                    for task, answer in zip(found, call.answers, strict=True)
+                    if answer is LINGERS
+                ]
+            )
             ended += moved
             if len(found) < ABANDONED_MAX or not moved:
                 break
         if ended:
             _log.debug("leases_ended", count=ended)
         return ended
+
+    async def _give_up(self, tasks: Sequence[DueTask]) -> int:
+        """Clear leases of dead workers on cancelled tasks: a run that closes waits for them."""
+        count = 0
+        for task in tasks:
+            if task.lease is not None:
+                beat = Beat(run_id=task.run_id, place=task.place, lease_id=task.lease.lease_id)
+                count += await self._store.release(task.lease.worker, [beat])
+        return count
 
     def sift(self, tasks: Sequence[DueTask]) -> list[DueTask]:
         """Leave out leases and attempts that have run out while a worker of this process holds them.

@@ -1,4 +1,4 @@
-"""Time turned into events: due timers, passed deadlines, expired leases, and messages that meet an open wait.
+"""What is due turned into events: timers, deadlines, expired leases, notices, and messages that meet an open wait.
 
 One service with one statement behind it. It sleeps until the next moment that anything of its kind is due, as read by
 `pulse` or hinted by a commit or grant of this process, and at most `POLL_US`: that is how long a message may lie that
@@ -11,9 +11,12 @@ from __future__ import annotations
 import asyncio
 
 from tenuto.coordinator.coordinator import Coordinator
+from tenuto.coordinator.matching import Matching
+from tenuto.coordinator.notices import fact_of
 from tenuto.coordinator.recovery import Recovery
 from tenuto.coordinator.setting import Setting
-from tenuto.coordinator.waiting import Call, MatchWaiting, TimerWaiting, Waiting
+from tenuto.coordinator.waiting import Call, DrainWaiting, MatchWaiting, TimerWaiting, Waiting
+from tenuto.machine.events import Rejection, TimerKind
 from tenuto.model.errors import Unavailable
 from tenuto.ports.store import Due, Store
 from tenuto.runtime.backoff import Backoff
@@ -46,6 +49,7 @@ class Timers:
         self._clock = setting.clock
         self._backoff = Backoff(setting.dice.draw)
         self._runs = setting.focus.runs
+        self._matching = Matching()
         self._wake = asyncio.Event()
         self._next_at = 0
         self._pulse_at = 0
@@ -80,7 +84,7 @@ class Timers:
         expected_at, self._next_at = self._next_at, _NEVER
         due = await self._store.due(limit=DUE_MAX, runs=self._runs())
         moved = await self._submit(due)
-        if moved and max(len(due.tasks), len(due.timers), len(due.matches)) >= DUE_MAX:
+        if moved and _longest(due) >= DUE_MAX:
             self._next_at = 0
             return True
         if not moved and expected_at > due.now and due.now < self._pulse_at:
@@ -100,16 +104,29 @@ class Timers:
         tasks = self._recovery.sift(due.tasks)
         if self._recovery.doubts:
             self.hint(due.now + LOOK_AGAIN_US)
-        call = Call(len(tasks) + len(due.timers) + len(due.matches))
+        matches, hopeless = self._matching.choose(due)
+        call = Call(len(tasks) + len(due.timers) + len(due.notices) + len(matches))
         facts: list[Waiting] = []
         for task in tasks:
             facts.append(self._recovery.fact(task, call, len(facts)))
         for run_id, timer in due.timers:
-            facts.append(TimerWaiting(run_id, timer, call, len(facts)))
-        for match in due.matches:
+            waiting = DrainWaiting if timer.kind is TimerKind.DRAIN else TimerWaiting
+            facts.append(waiting(run_id, timer, call, len(facts)))
+        for notice in due.notices:
+            facts.append(fact_of(notice, call, len(facts)))
+        for match in matches:
             facts.append(MatchWaiting(match, call, len(facts)))
         self.coordinator.submit(facts)
         await call.done
+        refused = False
+        for match, answer in zip(matches, call.answers[len(facts) - len(matches) :], strict=True):
+            if answer is Rejection.NO_MATCH:
+                self._matching.refuse(match)
+                refused = True
+        if refused:
+            self.hint(0)  # the message's next wait
+        if hopeless:
+            await self._store.unhint(hopeless, self._matching.refusals_of(hopeless))
         return any(answer is True for answer in call.answers)
 
     async def _sleep(self, stopping: asyncio.Event) -> None:
@@ -124,6 +141,10 @@ class Timers:
                     await self._wake.wait()
             except TimeoutError:
                 return
+
+
+def _longest(due: Due) -> int:
+    return max(len(due.tasks), len(due.timers), len(due.notices), len(due.matches))
 
 
 def _or_never(moment: int | None) -> int:

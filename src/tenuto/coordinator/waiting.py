@@ -17,26 +17,23 @@ from tenuto.machine.codec import error_text
 from tenuto.machine.events import (
     AttemptFailed,
     AttemptSucceeded,
-    CancelRequested,
     DeadlinePassed,
+    Drained,
     Event,
     EventReceived,
     LeaseExpired,
-    PauseRequested,
     Rejection,
-    ResumeRequested,
-    RunStarted,
     TimerFired,
     TimerKind,
 )
-from tenuto.machine.snapshot import Timer
+from tenuto.machine.snapshot import OpenedWait, Timer
 from tenuto.model.failures import Failure, FailureKind
-from tenuto.model.ids import Place, RunId
-from tenuto.model.payload import Text
-from tenuto.model.states import TaskState
+from tenuto.model.ids import Place, RunId, parts_of
+from tenuto.model.payload import PayloadKey, Text
+from tenuto.model.states import RunState, TaskState
 from tenuto.ports.clock import Dice
 from tenuto.ports.gateway import Report, Success, Verdict
-from tenuto.ports.store import DueTask, Loaded, Match
+from tenuto.ports.store import DueTask, Loaded, LoadRequest, Match, NewRun, RunRow
 
 
 class Call:
@@ -68,19 +65,90 @@ class Call:
         self.done.set_result(None)
 
 
-class Wanted:
-    """Keys to load for one cycle, each once."""
+class _Nobody(Call):
+    """The call of facts that the coordinator found itself: their answers interest nobody."""
 
-    __slots__ = ("runs", "tasks", "timers", "waits")
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.answers = []
+        self.seat = None
+
+    def answer(self, slot: int, answer: object) -> None:
+        pass
+
+
+NOBODY: Call = _Nobody()
+
+
+class Wanted:
+    """Keys to load for one cycle, each once.
+
+    `started`: runs of which it is asked what was ever handed out; `again`: what could be retried inside.
+    """
+
+    __slots__ = (
+        "again",
+        "items",
+        "notices",
+        "payloads",
+        "runs",
+        "started",
+        "tasks",
+        "timers",
+        "waits",
+    )
 
     def __init__(self) -> None:
         self.runs: dict[RunId, None] = {}
         self.tasks: dict[tuple[RunId, Place], None] = {}
         self.timers: dict[tuple[RunId, Place, TimerKind], None] = {}
         self.waits: dict[tuple[RunId, Place], None] = {}
+        self.payloads: dict[tuple[RunId, PayloadKey], None] = {}
+        self.notices: dict[tuple[RunId, str, Place], None] = {}
+        self.items: dict[tuple[RunId, Place], None] = {}
+        self.started: dict[RunId, None] = {}
+        self.again: dict[RunId, None] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.runs or self.tasks or self.timers or self.waits)
+        return bool(
+            self.runs
+            or self.tasks
+            or self.timers
+            or self.waits
+            or self.payloads
+            or self.notices
+            or self.items
+        )
+
+    def request(self) -> LoadRequest:
+        """All but `started` and `again`."""
+        return LoadRequest(
+            runs=tuple(self.runs),
+            tasks=tuple(self.tasks),
+            timers=tuple(self.timers),
+            waits=tuple(self.waits),
+            payloads=tuple(self.payloads),
+            notices=tuple(self.notices),
+            items=tuple(self.items),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What of a final run could be retried inside (R1), as `RetryRequested` says it."""
+
+    items: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    children: tuple[tuple[Place, RunId], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What came of a `Wanted`, for one run."""
+
+    loaded: Loaded
+    started: Sequence[Place] = ()
+    again: Again = Again()
 
 
 class Workers(Protocol):
@@ -128,9 +196,16 @@ class Waiting:
     def fill(self, batch: Batch, loaded: Loaded) -> None:
         """Put the loaded rows under the batch."""
 
-    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled:
-        """Compare with the rows as loaded."""
+    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled | Wanted:
+        """Compare with the rows as loaded. `Wanted`: what it lacks is handed to `learn`, and it is asked again."""
         raise NotImplementedError
+
+    def learn(self, found: Found) -> None:
+        """Take in what `event` wanted."""
+        raise NotImplementedError
+
+    def decided(self, batch: Batch, rejected: Rejection | None) -> None:
+        """The decision stands in the batch: add what goes with it."""
 
     def answer_to(self, rejected: Rejection | None) -> object:
         """Answer for the decision."""
@@ -145,7 +220,49 @@ class Waiting:
         return None
 
 
-class _AboutTask(Waiting):
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A run as it is inserted, with the texts that it begins with."""
+
+    new_run: NewRun
+    texts: dict[PayloadKey, str]
+
+    def row(self, run_id: RunId) -> RunRow:
+        """The run as it will be read."""
+        new = self.new_run
+        return RunRow(
+            run_id=run_id,
+            namespace=new.namespace,
+            workflow=new.workflow,
+            version=new.version,
+            definition=new.definition,
+            key=new.key,
+            state=RunState.PENDING,
+            paused=False,
+            created_at=new.created_at,
+            ended_at=None,
+            parent=new.parent,
+            source=new.source,
+        )
+
+
+class Starting(Waiting):
+    """The first fact of a run that does not exist yet."""
+
+    __slots__ = ()
+
+    def definition(self, loaded: Loaded) -> str | None:
+        """Which version the run is of; None: it cannot begin."""
+        raise NotImplementedError
+
+    def beginning(self, loaded: Loaded, at: int) -> Beginning:
+        """What to insert."""
+        raise NotImplementedError
+
+
+class AboutTask(Waiting):
+    """A fact about the task at `place`."""
+
     __slots__ = ("place",)
 
     place: Place
@@ -159,7 +276,7 @@ class _AboutTask(Waiting):
             batch.tasks[self.place] = found[0]
 
 
-class ReportWaiting(_AboutTask):
+class ReportWaiting(AboutTask):
     """A worker's report."""
 
     __slots__ = ("report",)
@@ -169,7 +286,7 @@ class ReportWaiting(_AboutTask):
         self.report = report
         self.place = report.place
 
-    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled:
+    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled | Wanted:
         report = self.report
         found = loaded.tasks.get((self.run_id, self.place))
         if found is None:
@@ -194,8 +311,10 @@ class ReportWaiting(_AboutTask):
                 worker=lease.worker,
                 leased_at=lease.leased_at,
             )
+        if task.state is TaskState.CANCELLED:
+            return Settled(Verdict.CANCELLED)
         failure = Failure(result.code, result.message, FailureKind.TASK, result.details)
-        node = batch.graph.definition.nodes[task.node].id
+        node = batch.graph.definition.nodes[task.node].id if task.node >= 0 else ""
         return AttemptFailed(
             at=at,
             place=self.place,
@@ -206,6 +325,7 @@ class ReportWaiting(_AboutTask):
             draw=moment.dice.draw(),
             retryable=result.retryable,
             retry_after_us=result.retry_after_us,
+            classes=result.classes,
             worker=lease.worker,
             leased_at=lease.leased_at,
         )
@@ -223,11 +343,15 @@ class ReportWaiting(_AboutTask):
         return Verdict.STALE
 
 
-class DueWaiting(_AboutTask):
+LINGERS = "lingers"
+
+
+class DueWaiting(AboutTask):
     """A lease or a deadline that is over. `dead`: the worker is known to be gone, so the lease is lost, whatever the
     lease and the deadlines of its attempt say (ADR 0006).
 
-    Its answer, like those of timers and matches: whether it moved the run.
+    Its answer, like those of timers and matches: whether it moved the run; or LINGERS, for the lease of a dead worker
+    on a cancelled task: nothing is to be decided, and the run may wait for its end (C2).
     """
 
     __slots__ = ("dead", "due")
@@ -243,7 +367,7 @@ class DueWaiting(_AboutTask):
         self.dead = dead
         self.place = due.place
 
-    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled:
+    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled | Wanted:
         due = self.due
         found = loaded.tasks.get((self.run_id, self.place))
         if found is None or found[0].attempt != due.attempt:
@@ -253,6 +377,8 @@ class DueWaiting(_AboutTask):
             None if due.lease is None else due.lease.lease_id
         ):
             return Settled(False)
+        if self.dead and task.state is TaskState.CANCELLED:
+            return Settled(LINGERS)
         at = max(moment.now, batch.snapshot.at)
         if due.deadline is None or (self.dead and lease is not None):
             if lease is None or (lease.lease_until > loaded.now and not self.dead):
@@ -279,7 +405,7 @@ class DueWaiting(_AboutTask):
         )
 
 
-class TimerWaiting(_AboutTask):
+class TimerWaiting(AboutTask):
     """A timer that came due."""
 
     __slots__ = ("timer",)
@@ -297,9 +423,9 @@ class TimerWaiting(_AboutTask):
     def want(self, wanted: Wanted) -> None:
         timer = self.timer
         wanted.timers[(self.run_id, timer.place, timer.kind)] = None
-        if timer.kind in (TimerKind.BACKOFF, TimerKind.TOTAL):
+        if timer.kind in (TimerKind.BACKOFF, TimerKind.TOTAL, TimerKind.CHILD):
             wanted.tasks[(self.run_id, timer.place)] = None
-        elif timer.kind is TimerKind.EVENT:
+        elif timer.kind in (TimerKind.EVENT, TimerKind.HEARTBEAT):
             wanted.waits[(self.run_id, timer.place)] = None
 
     def fill(self, batch: Batch, loaded: Loaded) -> None:
@@ -312,7 +438,7 @@ class TimerWaiting(_AboutTask):
         if wait is not None:
             batch.waits[timer.place] = wait
 
-    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled:
+    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled | Wanted:
         timer = self.timer
         if (timer.place, timer.kind) not in batch.timers:
             return Settled(False)
@@ -324,31 +450,84 @@ class TimerWaiting(_AboutTask):
         )
 
 
-class MatchWaiting(Waiting):
-    """A message and the open wait it was matched to."""
+class DrainWaiting(TimerWaiting):
+    """A closing run of which no task has a live lease (C2)."""
 
-    __slots__ = ("match",)
+    __slots__ = ("_started",)
+
+    travels_alone = True
+
+    def __init__(self, run_id: RunId, timer: Timer, call: Call, slot: int) -> None:
+        super().__init__(run_id, timer, call, slot)
+        self._started: Sequence[Place] | None = None
+
+    def fill(self, batch: Batch, loaded: Loaded) -> None:
+        super().fill(batch, loaded)
+        self._started = None
+
+    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled | Wanted:
+        timer = self.timer
+        if (timer.place, timer.kind) not in batch.timers:
+            return Settled(False)
+        doubts = frozenset(done.place for done in batch.snapshot.done if not done.sure)
+        if doubts and self._started is None:
+            wanted = Wanted()
+            wanted.started[self.run_id] = None
+            return wanted
+        return Drained(
+            at=max(moment.now, batch.snapshot.at),
+            version=timer.version,
+            started=_told(self._started or (), doubts),
+        )
+
+    def learn(self, found: Found) -> None:
+        self._started = found.started
+
+
+def _told(started: Sequence[Place], doubts: frozenset[Place]) -> tuple[Place, ...]:
+    """Of what was handed out that which the undoing asks for, one place for each work: the event stays small."""
+    found: dict[Place, Place] = {}
+    for place in started:
+        parts = parts_of(place)
+        if not parts.undo and parts.owner in doubts:
+            found.setdefault(parts.owner, place)
+    return tuple(found.values())
+
+
+class AboutWait(Waiting):
+    """A fact about an open wait, as it was when it was looked for."""
+
+    __slots__ = ("wait",)
 
     passes_quarantine = False
 
-    def answer_to(self, rejected: Rejection | None) -> object:
-        return rejected is None
-
-    def __init__(self, match: Match, call: Call, slot: int) -> None:
-        super().__init__(match.run_id, call, slot)
-        self.match = match
+    def __init__(self, run_id: RunId, wait: OpenedWait, call: Call, slot: int) -> None:
+        super().__init__(run_id, call, slot)
+        self.wait = wait
 
     def want(self, wanted: Wanted) -> None:
-        wanted.waits[(self.run_id, self.match.wait.place)] = None
+        wanted.waits[(self.run_id, self.wait.place)] = None
 
     def fill(self, batch: Batch, loaded: Loaded) -> None:
-        place = self.match.wait.place
-        found = loaded.waits.get((self.run_id, place))
+        found = loaded.waits.get((self.run_id, self.wait.place))
         if found is not None:
-            batch.waits[place] = found
+            batch.waits[self.wait.place] = found
 
-    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled:
-        wait = self.match.wait
+
+class MatchWaiting(AboutWait):
+    """A message and the open wait it was matched to. Its answer is True, False, or NO_MATCH."""
+
+    __slots__ = ("match",)
+
+    def __init__(self, match: Match, call: Call, slot: int) -> None:
+        super().__init__(match.run_id, match.wait, call, slot)
+        self.match = match
+
+    def answer_to(self, rejected: Rejection | None) -> object:
+        return rejected if rejected is Rejection.NO_MATCH else rejected is None
+
+    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled | Wanted:
+        wait = self.wait
         if wait.place not in batch.waits or self.alone:
             return Settled(False)  # one that lost often may be gone: the matching loop looks anew
         return EventReceived(
@@ -358,72 +537,6 @@ class MatchWaiting(Waiting):
             message_id=self.match.message_id,
             payload=text_of(self.match.payload),
         )
-
-
-class CommandWaiting(Waiting):
-    """Cancel, pause or resume. Its answer is None, a Rejection, or `missing` where the run does not exist."""
-
-    __slots__ = ("kind", "missing", "reason")
-
-    travels_alone = True
-
-    def __init__(
-        self,
-        run_id: RunId,
-        kind: type[CancelRequested | PauseRequested | ResumeRequested],
-        call: Call,
-        *,
-        missing: BaseException,
-        reason: str = "",
-    ) -> None:
-        super().__init__(run_id, call, 0)
-        self.kind = kind
-        self.missing = missing
-        self.reason = reason
-
-    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled:
-        at = max(moment.now, batch.snapshot.at)
-        if self.kind is CancelRequested:
-            return CancelRequested(at=at, reason=self.reason)
-        return PauseRequested(at=at) if self.kind is PauseRequested else ResumeRequested(at=at)
-
-    def absent(self) -> object:
-        return self.missing
-
-    def poisoned(self, error: BaseException) -> object:
-        return error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewStart:
-    """A run to begin; texts are canonical JSON."""
-
-    graph_hash: str
-    workflow: str
-    version: int
-    input: str
-    vars: str
-    key: str | None
-    namespace: str
-
-
-class StartWaiting(Waiting):
-    """A run to begin under a fresh id. Its answer is the id of the run that has it: this one, or its key's."""
-
-    __slots__ = ("request",)
-
-    def __init__(self, run_id: RunId, request: NewStart, call: Call, slot: int) -> None:
-        super().__init__(run_id, call, slot)
-        self.request = request
-
-    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled:
-        return RunStarted(at=moment.now)
-
-    def answer_to(self, rejected: Rejection | None) -> object:
-        return self.run_id
-
-    def poisoned(self, error: BaseException) -> object:
-        return error
 
 
 def text_of(text: str) -> Text:

@@ -19,6 +19,8 @@ from tenuto.model.structure import Ancestry
 _VISITS_MAX = 200_000
 """Nodes and edges looked at, over all ways."""
 _WAYS_MAX = 1_000
+_WORKING = WORKER_TYPES | {NodeType.CALL, NodeType.FOREACH}
+"""Types whose work may fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +250,11 @@ class _Way:
             return True
         if not self._graph.raced[number]:
             return False
-        waits = isinstance(node.detail, WaitForEvent) and node.detail.timeout_us is not None
-        return waits or node.type in WORKER_TYPES
+        if isinstance(node.detail, WaitForEvent):
+            wait = node.detail
+            ends = (wait.timeout_us, wait.heartbeat_timeout_us, wait.fail_when)
+            return any(end is not None for end in ends)
+        return node.type in _WORKING
 
     def _leads(self, edge: int) -> frozenset[int]:
         """J1: the handled failures that lead along an edge."""

@@ -1,7 +1,8 @@
 """A definition's text -> its indexed graph, or all that is wrong with it. The only door for definitions.
 
 Steps: text -> tree (`yaml`) -> definition (`shape`, which parses expressions) -> structure (`model.structure`) -> what
-expressions may read (`reads`). A step that can say something although an earlier one found mistakes does so.
+expressions may read (`reads`), the last two for each inline graph, too -> what types tell of them (`typecheck`). A step
+that can say something although an earlier one found mistakes does so.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from tenuto.dsl.expressions import Expressions
 from tenuto.dsl.findings import KINDS, Finding, Findings, Severity
 from tenuto.dsl.reads import check_names, check_reads
 from tenuto.dsl.shape import Shaped, Stands, shape
+from tenuto.dsl.typecheck import check_types
 from tenuto.model.expressions import Parser
 from tenuto.model.graph import Graph, index
+from tenuto.model.shapes import TaskShapes
 from tenuto.model.structure import Problem, analyse
 
 # Findings that speak of a node although they name its edges, too.
@@ -39,41 +42,57 @@ class Loaded:
     findings: tuple[Finding, ...]
 
 
-def load(text: str | bytes, *, file: str, parser: Parser) -> Loaded:
-    """Compile one definition. `file` names it in findings. Never raises for what the text holds."""
+def load(
+    text: str | bytes, *, file: str, parser: Parser, tasks: TaskShapes | None = None
+) -> Loaded:
+    """Compile one definition. `file` names it in findings. Never raises for what the text holds.
+
+    `tasks`: the functions of the app that will run it, where it is known.
+    """
     if isinstance(text, bytes):
         text, findings = yaml.decode(text, file)
         if findings.has_errors:
             return Loaded(None, findings.in_order())
     text = text.removeprefix("\ufeff")
     findings = Findings(file, text)
-    graph = _compile(text, findings, parser)
+    graph = _compile(text, findings, parser, tasks)
     return Loaded(None if findings.has_errors else graph, findings.in_order())
 
 
-def _compile(text: str, findings: Findings, parser: Parser) -> Graph | None:
+def _compile(
+    text: str, findings: Findings, parser: Parser, tasks: TaskShapes | None
+) -> Graph | None:
     tree = yaml.read(text, findings)
     if tree is None:
         return None
-    expressions = Expressions(parser, findings)
-    shaped = shape(tree, findings, expressions)
+    shaped = shape(tree, findings, Expressions(parser, findings))
     if shaped is None:
         return None
-    check_names(expressions.uses, shaped.definition, findings)
+    graph = _graph(shaped, frozenset(), findings)
+    if graph is not None:
+        check_types(shaped, graph, tree, parser, findings, tasks)
+    return graph
+
+
+def _graph(shaped: Shaped, outer: frozenset[str], findings: Findings) -> Graph | None:
+    """The graph of a workflow or a `do:`, those inside it first. `outer`: nodes of the graphs around it."""
+    definition = shaped.definition
+    known = outer | {node.id for node in definition.nodes}
+    inlines = [_graph(inner, known, findings) for inner in shaped.inlines]
+    check_names(shaped.uses, definition, outer, findings)
     if not shaped.is_whole:
         return None
-    analysis = analyse(shaped.definition)
+    analysis = analyse(definition)
     for problem in analysis.problems:
         assert problem.warning == (KINDS[problem.code].severity is Severity.WARNING), problem.code
         stands = _stands(problem, shaped)
-        findings.add(
-            problem.code, stands.at, stands.text, message=problem.message, hint=problem.hint
-        )
+        message = f"in `{shaped.where}`: {problem.message}" if shaped.where else problem.message
+        findings.add(problem.code, stands.at, stands.text, message=message, hint=problem.hint)
     if analysis.structure is None:
         return None
-    graph = index(shaped.definition, analysis.structure)
-    check_reads(expressions.uses, graph, findings)
-    return graph
+    graph = index(definition, analysis.structure, tuple(i for i in inlines if i is not None))
+    check_reads(shaped.uses, graph, shaped.sees, findings)
+    return None if None in inlines else graph
 
 
 def _stands(problem: Problem, shaped: Shaped) -> Stands:

@@ -128,11 +128,6 @@ KINDS: Mapping[str, Kind] = _kinds(
     Kind("wrong_type", "`{key}` is {actual}; it must be {expected}", "{cure}"),
     Kind("bad_value", "`{key}` cannot be `{text}`; it must be {expected}", "{cure}"),
     Kind(
-        "not_yet",
-        "{what} is part of the language, but not of this release",
-        "leave it out until a later release brings it",
-    ),
-    Kind(
         "duration_type",
         "`{key}` is {actual}; a duration is text with a unit",
         "write it like {cure}",
@@ -145,7 +140,7 @@ KINDS: Mapping[str, Kind] = _kinds(
         "`{key}` is fixed when the definition is written; `${{…}}` is not read there",
         "{cure}",
     ),
-    Kind("no_nodes", "the workflow has no node", "add one under `nodes:`"),
+    Kind("no_nodes", "{what} has no node", "add one under `nodes:`"),
     Kind(
         "too_many_nodes",
         "the workflow has {count} nodes; the limit is {limit}",
@@ -174,6 +169,9 @@ KINDS: Mapping[str, Kind] = _kinds(
         "`cancel_losers` needs a join that does not wait for all",
         "add `join: any`, or leave `cancel_losers` out",
     ),
+    Kind("compensate_not_allowed", "{problem}", "{cure}"),
+    Kind("handler_not_leaf", "{problem}", "{cure}"),
+    Kind("retry_rule_unreachable", "this rule never matches: {why}", "take it out, or move it up"),
     # --- expressions ---
     Kind("expression", "{problem}", "{cure}"),
     Kind(
@@ -202,11 +200,46 @@ KINDS: Mapping[str, Kind] = _kinds(
         "`{key}` yields {actual}; it must be a text or a whole number",
         "name one field of it, or turn it into text with `string(…)`",
     ),
+    Kind("computed_type", "`{key}` yields {actual}; it must be {expected}", "{cure}"),
     Kind(
         "int_division",
         "two whole numbers are divided: the rest is dropped",
         "write `double(…)` around one of them to keep the fraction",
         _WARNING,
+    ),
+    Kind("unknown_field", "{problem}", "{cure}", about="a key is read that its object cannot have"),
+    Kind(
+        "undeclared_field",
+        "{problem}",
+        "{cure}; a key that may well be there is declared in the schema, or read with `.?`",
+        _WARNING,
+        about="a key is read that is not declared, and one that is declared is nearly called so",
+    ),
+    Kind(
+        "type_mismatch",
+        "{problem}",
+        "compare and compute with values of one type: `string(…)`, `int(…)` and `double(…)` turn one into another",
+        about="an operator or function is given types for which there is none of the name",
+    ),
+    Kind(
+        "never_equal",
+        "{problem}",
+        "turn one into the type of the other, for example with `string(…)`",
+        _WARNING,
+        about="values of two types are compared, which are never equal",
+    ),
+    Kind(
+        "constant_condition",
+        "`{key}` is always {value}",
+        "let it read something, or leave it out",
+        _WARNING,
+    ),
+    Kind(
+        "task_params",
+        "{problem}",
+        "mend `params`, or the function; another app may have another function of this name",
+        _WARNING,
+        about="params do not fit the function that the app has registered under the task's name",
     ),
     Kind("unknown_reference", "there is no node `{node}`", "{cure}"),
     Kind(
@@ -236,6 +269,28 @@ KINDS: Mapping[str, Kind] = _kinds(
         "`{text}` is read where no such loop is",
         "read `iteration` inside a loop, and `nodes.<header>.iteration` of one around it only",
     ),
+    Kind(
+        "iterations_inside_loop",
+        "`{text}` is read inside a loop around `{node}`, where the passes are not yet all",
+        "read it behind the loop; inside it keep what you need in a `set` node",
+    ),
+    Kind(
+        "not_in_foreach",
+        "`{text}` is read where no foreach is",
+        "read it in what a foreach does for each item: its `params`, `input` or `do`",
+    ),
+    Kind(
+        "outer_node",
+        "`{node}` stands outside of this graph, which sees no node around it",
+        "pass it in: write `params: {{{node}: …}}` beside `do`, and read `params.{node}` here",
+    ),
+    Kind(
+        "callback_key_outside_loop",
+        "`{node}` has a callback key for each pass of its loop, and {reader} stands outside of it",
+        "read it inside the loop, in a node that comes before `{node}`",
+    ),
+    Kind("name_not_here", "`{text}` has no value in {reader}", "{cure}"),
+    Kind("field_not_here", "{who} has no `{field}`", "only a {type} node has it"),
     Kind(
         "error_not_here",
         "`error` has no value in {reader}",
@@ -267,6 +322,10 @@ KINDS: Mapping[str, Kind] = _kinds(
     _of_graph(
         "loop_max_differs",
         "edges back to one node are one loop, but their `max` differ",
+    ),
+    _of_graph(
+        "loop_keep_differs",
+        "edges back to one node are one loop, but their `keep` differ",
     ),
     _of_graph(
         "loop_no_exit",
@@ -319,6 +378,11 @@ KINDS: Mapping[str, Kind] = _kinds(
     _of_graph(
         "join_cannot_fill",
         "a join waits for more tokens than can come",
+    ),
+    _of_graph(
+        "compensate_inside_only",
+        "nodes in `do` have a `compensate`, the node around them has none",
+        _WARNING,
     ),
     _of_graph(
         "switch_without_else",

@@ -5,8 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tenuto.model.definition import DEFINITION_MAX, NESTING_MAX, NODES_MAX
+from tenuto.model.definition import (
+    CALL_DEPTH_MAX,
+    CONCURRENCY_MAX,
+    DEFINITION_MAX,
+    ITEMS_MAX,
+    NESTING_MAX,
+    NODES_MAX,
+)
 from tenuto.model.instants import DAY_US, DURATION_MAX_US
+from tenuto.model.names import ADDRESS_MAX, NAME
 from tenuto.model.payload import PAYLOAD_MAX
 from tenuto.model.retry import LOST_MAX
 
@@ -15,16 +23,19 @@ FACTOR_MAX = 1_000
 PASSES_MAX = 1_000_000
 SCHEMA_MAX = 10_000
 """Values in an `input` schema: checking it costs up to 0.1 ms each."""
-WORD_MAX = 512
+WORD_MAX = ADDRESS_MAX
 """Characters of an idempotency key, and of an event's key and id (`coordinator.mailbox`)."""
 REASON_MAX = 2_000
 PRIORITY_MAX = 1_000
 JOIN_MAX = 10_000
+BATCH_MAX = 10_000
+RULES_MAX = 100
+"""Rules of one `retry`."""
+NAMES_MAX = 100
+"""Failures that one rule names, or `give_up_on`."""
 
 ID = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-TASK_NAME = re.compile(r"(?!(?:http|code)$)[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}")
-EVENT_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+WORKFLOW_NAME = re.compile(rf"{NAME.pattern}(?:@{NAME.pattern})?")
 FAILURE_CODE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 
 # CEL's own words and those that it keeps for itself: `nodes.in` could not be written (X7).
@@ -50,7 +61,7 @@ LIMITS: tuple[Limit, ...] = (
     Limit("a definition's text", f"{DEFINITION_MAX:,} bytes of UTF-8", "`too_large`"),
     Limit("what YAML aliases add to it", f"{DEFINITION_MAX:,} characters", "`alias_bomb`"),
     Limit("nesting of values", f"{NESTING_MAX} levels", "`too_deep`"),
-    Limit("nodes", f"{NODES_MAX:,}", "`too_many_nodes`"),
+    Limit("nodes, those in `do` included", f"{NODES_MAX:,}", "`too_many_nodes`"),
     Limit("values in the `input` schema", f"{SCHEMA_MAX:,}", "`input_schema`"),
     Limit("whole numbers", "64 bits, signed", "`number_range`"),
     Limit("a duration", f"{DURATION_MAX_US // DAY_US:,}d", "`bad_duration`"),
@@ -64,7 +75,17 @@ LIMITS: tuple[Limit, ...] = (
     Limit("`max_attempts`", f"1 to {ATTEMPTS_MAX:,}", "`bad_value`"),
     Limit("`factor`", f"1 to {FACTOR_MAX:,}", "`bad_value`"),
     Limit("`priority`", f"-{PRIORITY_MAX:,} to {PRIORITY_MAX:,}", "`bad_value`"),
-    Limit("`loop: {max: …}`", f"1 to {PASSES_MAX:,}", "`bad_value`"),
+    Limit("`rules` of one `retry`", f"{RULES_MAX}", "`bad_value`"),
+    Limit("failures that a rule or `give_up_on` names", f"{NAMES_MAX}", "`bad_value`"),
+    Limit("`loop: {max: …}` and its `keep`", f"1 to {PASSES_MAX:,}", "`bad_value`"),
+    Limit(
+        "`concurrency` of a foreach",
+        f"1 to {CONCURRENCY_MAX:,}",
+        "`bad_value`; a computed one: the node's failure `expression_error`",
+    ),
+    Limit("`batch`", f"1 to {BATCH_MAX:,}", "`bad_value`"),
+    Limit("items of a foreach", f"{ITEMS_MAX:,}", "the node's failure `too_many_items`"),
+    Limit("runs that call runs", f"{CALL_DEPTH_MAX} levels", "the call's failure `call_depth`"),
     Limit(
         "lost leases of one task",
         f"{LOST_MAX}",

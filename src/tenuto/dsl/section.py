@@ -1,5 +1,7 @@
 """Typed reading of one mapping of a definition: every wrong key and value becomes a finding, never an exception.
 
+All values here are fixed ones; where an expression may stand instead, `values` reads.
+
 A reader that cannot give the value answers None, as if the key were absent; the finding says why.
 """
 
@@ -24,6 +26,10 @@ class Section:
         self.findings = findings
         self._at, self._name = at, name
 
+    def with_tree(self, tree: Fields) -> Section:
+        """The same place with other entries."""
+        return Section(tree, self.findings, self.what, at=self._at, name=self._name)
+
     def has(self, key: str) -> bool:
         """Whether the key stands there."""
         return key in self.tree.entries
@@ -32,29 +38,27 @@ class Section:
         self,
         allowed: Iterable[str],
         *,
-        later: Mapping[str, str] | None = None,
         elsewhere: Mapping[str, str] | None = None,
     ) -> None:
-        """Refuse keys that are not allowed here; `x-…` is free.
-
-        `later`: keys of later releases, with what to call them. `elsewhere`: keys of other places -> the hint.
-        """
+        """Refuse keys that are not allowed here; `x-…` is free. `elsewhere`: keys of other places -> the hint."""
         known = tuple(allowed)
         for name, (key, _) in self.tree.entries.items():
             if name in known or name.startswith("x-"):
                 continue
-            if later and name in later:
-                self.findings.add("not_yet", key.start, name, what=later[name])
-            elif elsewhere and name in elsewhere:
-                self.findings.add(
-                    "key_not_allowed", key.start, name, what=self.what, cure=elsewhere[name]
-                )
+            if elsewhere and name in elsewhere:
+                self.refuse(name, elsewhere[name])
             else:
                 cure = did_you_mean(
                     word_for(name, known) or self.findings.suggest(name, known),
                     f"take it out, or call it `x-{name}`",
                 )
                 self.findings.add("unknown_key", key.start, name, what=self.what, cure=cure)
+
+    def refuse(self, key: str, cure: str, what: str | None = None) -> None:
+        """Record a key that has no meaning here, if it stands here. `what`: the mapping, said more closely."""
+        if key in self.tree.entries:
+            at, what = self.start_of(key), what or self.what
+            self.findings.add("key_not_allowed", at, key, what=what, cure=cure)
 
     def require(self, key: str, cure: str) -> Tree | None:
         """The value under a key that must be there."""
@@ -76,20 +80,20 @@ class Section:
             self.wrong_type(key, tree, expected, cure)
             return None
         if pattern is not None and not pattern.fullmatch(tree.value):
-            self._bad_value(key, tree, expected, cure)
+            self.bad_value(key, tree, expected, cure)
             return None
         return tree.value
 
     def choice(self, key: str, options: Sequence[str]) -> str | None:
         """One of a few words."""
         *others, last = (f"`{option}`" for option in options)
-        expected = f"{', '.join(others)} or {last}"
+        expected = f"{', '.join(others)} or {last}" if others else last
         tree = self._scalar(key, expected, f"write {expected}")
         if tree is None:
             return None
         if tree.value not in options:
             meant = self.findings.suggest(str(tree.value), options)
-            self._bad_value(key, tree, expected, did_you_mean(meant, f"write {expected}"))
+            self.bad_value(key, tree, expected, did_you_mean(meant, f"write {expected}"))
             return None
         return str(tree.value)
 
@@ -127,7 +131,7 @@ class Section:
             self.wrong_type(key, tree, expected, cure)
             return None
         if not low <= tree.value <= high:
-            self._bad_value(key, tree, expected, cure)
+            self.bad_value(key, tree, expected, cure)
             return None
         return tree.value
 
@@ -158,7 +162,7 @@ class Section:
             self.findings.add("bad_duration", tree.start, tree.value, problem=problem, cure=cure)
             return None
         if value == 0 and not zero:
-            self._bad_value(key, tree, "longer than nothing", "leave it out for no limit")
+            self.bad_value(key, tree, "longer than nothing", "leave it out for no limit")
             return None
         return value
 
@@ -212,12 +216,13 @@ class Section:
             cure=cure,
         )
 
-    def _bad_value(self, key: str, tree: Scalar, expected: str, cure: str) -> None:
+    def bad_value(self, key: str, tree: Tree, expected: str, cure: str) -> None:
+        """Record a value of the right kind that is not one of those that may stand here."""
         raw = self.raw(tree)
         self.findings.add("bad_value", tree.start, raw, key=key, expected=expected, cure=cure)
 
     def _scalar(self, key: str, expected: str, cure: str) -> Scalar | None:
-        """The single value under a key, without `${…}`."""
+        """The single value under a key, without `${…}`: where that may stand, `values` has looked before (X1)."""
         tree = self.tree.get(key)
         if tree is None:
             return None
@@ -225,14 +230,8 @@ class Section:
             self.wrong_type(key, tree, expected, cure)
             return None
         if isinstance(tree.value, str) and has_template(tree.value):
-            if key in _FIXED:
-                fixed = f"write {expected}"
-                self.findings.add(
-                    "template_not_allowed", tree.start, tree.value, key=key, cure=fixed
-                )
-            else:
-                what = f"`${{…}}` in `{key}`"
-                self.findings.add("not_yet", tree.start, tree.value, what=what)
+            cure = f"write {expected}"
+            self.findings.add("template_not_allowed", tree.start, tree.value, key=key, cure=cure)
             return None
         return tree
 
@@ -240,7 +239,3 @@ class Section:
         """An empty value stands nowhere: its key is shown instead."""
         empty = tree.start == tree.end and key in self.tree.entries
         return self.start_of(key) if empty else tree.start
-
-
-_FIXED = frozenset({"name", "type", "from", "to", "on", "max", "join", "as", "jitter"})
-"""Keys that no release reads expressions in (X7)."""

@@ -1,9 +1,14 @@
-"""Words of a user's that are stored beside a run and searched for: keys, ids, reasons. Not JSON values (`inputs`)."""
+"""Words of a user's that are stored and searched for: keys, ids, reasons, aliases. Not JSON values (`inputs`)."""
 
 from __future__ import annotations
 
+import re
+
 from tenuto.dsl.limits import WORD_MAX
 from tenuto.model.errors import InvalidInput
+
+_ALIAS = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}")
+_ALIAS_SHOWN = 80
 
 
 def check_word(text: object, what: str, limit: int = WORD_MAX) -> str:
@@ -23,3 +28,18 @@ def check_word(text: object, what: str, limit: int = WORD_MAX) -> str:
     except UnicodeEncodeError:
         raise InvalidInput("it holds half a character (a lone surrogate)", path=what) from None
     return text
+
+
+def check_alias(alias: object) -> str:
+    """Give an alias of a workflow's version back if it is one: `order@stable` is never taken for a number.
+
+    Raises:
+        InvalidInput: it is no text, or of another form.
+    """
+    if not isinstance(alias, str) or not _ALIAS.fullmatch(alias):
+        raise InvalidInput(
+            f"{alias!r:.{_ALIAS_SHOWN}} is no alias; use at most 63 letters, digits, `_`, `.` and `-`, and begin with "
+            "a letter, as in stable",
+            path="alias",
+        )
+    return alias

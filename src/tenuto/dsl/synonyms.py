@@ -21,7 +21,7 @@ def _table(rows: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
 _KEYS = _table(
     {
         "max_attempts": "attempts maxattempts maximum_attempts tries retries max_retries maxretries count limit",
-        "retry": "retries max_retries maxretries retry_policy attempts max_attempts",
+        "retry": "retries max_retries maxretries retry_policy attempts max_attempts retry_on backoff",
         "initial": "delay interval initial_interval initial_delay interval_seconds backoff wait countdown min",
         "factor": "multiplier backoff_rate backoff_coefficient backoff exponent base",
         "max": "max_delay max_interval maximum_interval max_delay_seconds cap max_passes iterations times",
@@ -30,13 +30,21 @@ _KEYS = _table(
         "else": "default otherwise",
         "from": "source src",
         "to": "target dest destination next then goto",
-        "on": "event outcome trigger",
+        "on": "event outcome trigger error errors error_equals codes exceptions retry_on match",
         "nodes": "steps tasks jobs states activities",
         "edges": "transitions links connections flow",
         "vars": "variables env constants",
         "input": "inputs parameters params schema",
         "output": "outputs result results return returns",
         "task": "function func fn call callable handler activity action uses run",
+        "call": "workflow subworkflow sub_workflow workflow_id workflow_name child definition",
+        "do": "body steps graph iterator item_processor itemprocessor block each nodes template subgraph",
+        "over": "items items_path itemspath in list each for_each foreach collection with_items range loop_over",
+        "concurrency": "max_concurrency maxconcurrency parallelism parallel max_parallel limit workers",
+        "tolerate": "tolerated_failures tolerated_failure_count tolerated_failure_percentage allow_failures "
+        "max_failures failure_tolerance",
+        "batch": "batch_size chunk chunk_size item_batcher chunks",
+        "source": "item_reader reader pages generator",
         "params": "args arguments kwargs parameters input inputs data with",
         "request": "url method headers json body",
         "code": "script source program body run inline",
@@ -54,6 +62,18 @@ _KEYS = _table(
         "message": "reason error cause",
         "queue": "task_queue pool routing_key",
         "optional": "ignore_errors continue_on_error continue_on_failure allow_failure",
+        "compensate": "compensation undo rollback revert on_rollback saga compensate_with",
+        "on_failure": "catch on_error onerror on_fail failure_hook except error_handler finally",
+        "closing_timeout": "cleanup_timeout compensation_timeout",
+        "rules": "retry_on policies catch errors",
+        "give_up_on": "non_retryable non_retryable_errors non_retryable_error_types abort_on fatal no_retry_on "
+        "stop_on",
+        "match": "filter where condition",
+        "fail_when": "error_when fail_if fails_when",
+        "heartbeat_timeout": "heartbeat heartbeat_seconds",
+        "payload": "data body value content details json params input",
+        "keep": "ttl expires retention max_age history",
+        "wait": "sync wait_for_completion await async detached fire_and_forget",
     }
 )
 _TYPES = {
@@ -71,9 +91,9 @@ _TYPES = {
             "set": "assign variables let pass",
             "fail": "error raise throw",
             "end": "stop exit finish succeed terminate",
-            "foreach": "map for_each for loop",
-            "call": "subworkflow sub_workflow child workflow",
-            "emit": "publish send",
+            "foreach": "map for_each for loop items each parallel_map distributed_map dynamic_fork fan_out",
+            "call": "subworkflow sub_workflow child_workflow subflow sub_process subprocess child workflow scope group",
+            "emit": "publish send send_event throw_event notify raise_event signal_event produce",
         }
     ).items()
 }

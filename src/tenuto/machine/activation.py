@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from tenuto.machine import closing, scope
-from tenuto.machine.actions import (
-    CreateTask,
-    DispatchTask,
-    OpenWait,
-    SetTimer,
-    UseMessage,
-)
+from tenuto.machine import children, closing, foreach, scope, waits
+from tenuto.machine.actions import SetTimer
 from tenuto.machine.events import TimerKind
-from tenuto.machine.snapshot import OpenedWait, Task, Timer
+from tenuto.machine.snapshot import Timer
 from tenuto.machine.tokens import (
     Arrival,
     Postponed,
@@ -25,11 +19,23 @@ from tenuto.machine.tokens import (
     unsatisfied,
 )
 from tenuto.machine.turn import Turn
-from tenuto.model.definition import End, Fail, NodeType, SetValue, Wait, WaitForEvent, Work
+from tenuto.machine.work import begin_work, count_attempts, does_task, identify, late
+from tenuto.model.definition import (
+    Call,
+    Emit,
+    End,
+    Fail,
+    Foreach,
+    NodeType,
+    SetValue,
+    Wait,
+    WaitForEvent,
+    Work,
+)
 from tenuto.model.expressions import Expression, Fault
 from tenuto.model.failures import Failure, FailureKind
 from tenuto.model.payload import JoinView, PayloadKind, Text
-from tenuto.model.states import NodeLetter, RunState, TaskState
+from tenuto.model.states import NodeLetter, RunState
 
 
 def run_to_fixpoint(turn: Turn) -> None:
@@ -63,11 +69,19 @@ def run_to_fixpoint(turn: Turn) -> None:
 
 def begin(turn: Turn, node: int) -> None:
     """Do what an active node does first. Called again, from the start, when T7 postponed its end."""
+    taken_up = turn.taken_up.pop(node, None)
+    if taken_up is None:
+        identify(turn, node)
     done, record = len(turn.actions), turn.records.get(node)
+    turn.items.pop(node, None)
     try:
-        _begin(turn, node)
+        if taken_up is not None:
+            taken_up()
+        else:
+            _begin(turn, node)
     except Postponed:
         turn.take_back(done)
+        turn.items.pop(node, None)
         turn.mark(node, NodeLetter.ACTIVE)
         turn.records.pop(node, None)
         if record is not None:
@@ -82,15 +96,30 @@ def _begin(turn: Turn, node: int) -> None:
         turn.attempts[node] = 0
         die(turn, node, unsatisfied(turn, node), own=False)
         return
+    if does_task(it) and late(turn, turn.place(node)):
+        count_attempts(turn, node)
+        succeed(turn, node)
+        return
     match it.detail:
         case None:
             succeed(turn, node, _view(turn, node) if it.type is NodeType.JOIN else None)
         case Work():
-            _create_task(turn, node, it.detail)
+            failure = begin_work(turn, node, turn.place(node), it.detail, scope.sight(turn, node))
+            if failure is not None:
+                turn.attempts[node] = 0
+                die(turn, node, failure)
+            else:
+                count_attempts(turn, node)
+        case Call():
+            children.begin_call(turn, node, it.detail)
+        case Foreach():
+            foreach.begin_foreach(turn, node, it.detail)
         case Wait():
-            _wait(turn, node, it.detail)
+            waits.begin_wait(turn, node, it.detail)
         case WaitForEvent():
-            _wait_for_event(turn, node, it.detail)
+            waits.begin_wait_for_event(turn, node, it.detail)
+        case Emit():
+            waits.emit(turn, node, it.detail)
         case SetValue():
             value = _value(turn, node, it.detail.value)
             if isinstance(value, Text):
@@ -130,73 +159,6 @@ def _value(turn: Turn, node: int, expression: Expression) -> Text | None:
         die(turn, node, Failure(value.code, value.message))
         return None
     return value
-
-
-def _create_task(turn: Turn, node: int, work: Work) -> None:
-    value = turn.value(work.input, scope.of_node(turn, node, work.input))
-    if isinstance(value, Fault):
-        turn.attempts[node] = 0
-        die(turn, node, Failure(value.code, value.message))
-        return
-    place = turn.place(node)
-    turn.put(place, PayloadKind.INPUT, value)
-    turn.attempts.pop(node, None)
-    total = None if work.total_timeout_us is None else turn.at + work.total_timeout_us
-    task = Task(
-        place=place,
-        node=node,
-        name=work.name,
-        queue=work.queue,
-        priority=work.priority,
-        state=TaskState.PENDING,
-        attempt=1,
-        lost=0,
-        input_seq=turn.seq,
-        timeout_us=work.timeout_us,
-        heartbeat_us=work.heartbeat_timeout_us,
-        queue_timeout_us=work.queue_timeout_us,
-        total_until=total,
-        queue_until=queue_until(turn, work.queue_timeout_us),
-        held=turn.paused,
-        ended_lease=None,
-    )
-    turn.actions.append(CreateTask(task))
-    if total is not None:
-        turn.actions.append(SetTimer(Timer(place, TimerKind.TOTAL, total, turn.seq)))
-    if not task.held:
-        turn.actions.append(DispatchTask(task))
-
-
-def queue_until(turn: Turn, queue_timeout_us: int | None) -> int | None:
-    """When waiting for a worker becomes a failure; it does not pass while the run is paused (C6)."""
-    return None if queue_timeout_us is None or turn.paused else turn.at + queue_timeout_us
-
-
-def _wait(turn: Turn, node: int, wait: Wait) -> None:
-    due = turn.at + wait.for_us if wait.for_us is not None else wait.until_at
-    assert due is not None
-    if due <= turn.at:
-        succeed(turn, node)
-        return
-    timer = Timer(turn.place(node), TimerKind.WAIT, due, turn.seq)
-    turn.actions.append(SetTimer(timer))
-
-
-def _wait_for_event(turn: Turn, node: int, wait: WaitForEvent) -> None:
-    key = _value(turn, node, wait.key)
-    if key is None:
-        return
-    place = turn.place(node)
-    message = turn.message(wait.event, key)
-    if message.id is not None:
-        turn.actions.append(UseMessage(message.id))
-        turn.put(place, PayloadKind.OUTPUT, message.payload)
-        succeed(turn, node)
-        return
-    turn.actions.append(OpenWait(OpenedWait(place, wait.event, key.text, turn.seq, turn.at)))
-    if wait.timeout_us is not None:
-        timer = Timer(place, TimerKind.EVENT, turn.at + wait.timeout_us, turn.seq)
-        turn.actions.append(SetTimer(timer))
 
 
 def _fail(turn: Turn, node: int, fail: Fail) -> None:

@@ -16,20 +16,29 @@ pass is `rejected` and changes nothing.
 
     event              state it needs                 what it does                              module
     RunStarted         run pending                    run timer, roots act                      here
-    AttemptSucceeded   task pending, attempt equal    node ends success                         clocks
+    AttemptSucceeded   task pending, attempt equal    its work ends success                     clocks
                        task cancelled                 output kept, nothing else (F8)
-    AttemptFailed      task pending, attempt equal    retry later, or node ends dead            clocks
+    AttemptFailed      task pending, attempt equal    retry later, or its work ends dead        clocks
     LeaseExpired       task pending, attempt equal    offered again, or dead after 5            clocks
     DeadlinePassed     task pending, attempt equal    like a failure                            clocks
-    TimerFired         timer of that version          by its kind                               here, clocks
-    EventReceived      wait of that version           node ends success                         here
-    CancelRequested    run not final                  closes (C2)                               closing
-    Pause-/Resume-     run not final                  holds or releases tasks (C6)              here
+    ChildSettled       task has that child            its work ends, or a next child            children
+    TimerFired         timer of that version          by its kind                               here
+    EventReceived      wait of that version           node ends                                 waits
+    HeartbeatReceived  wait of that version           its silence starts anew                   waits
+    Cancel-, Terminate run not final                  closes (C2, C4)                           closing
+    Pause-/Resume-     run not final                  holds or releases tasks (C6)              pausing
+    ParentPaused       run not final                  the same, as the parent does              pausing
+    Drained            closing, timer of that version handlers run (C3, C4)                     handlers
+    RetryRequested     final, not success             opens an epoch (R1)                       reopen
+    SkipRequested      node active                    node ends success                         reopen
+    RunReplayed        run pending                    like a retry, in a new run (R2)           reopen
 
-Rules by module: tokens T4-T6, J, F1-F3, L2 · loops L3, L4 · activation T7, X5, F4 · scope X2-X4 · clocks F5, F7, F8 ·
-closing C1, C2, C5. Invariants (reliability's I3-I7, I9, I13): attempts only grow; final states never change; a history
-folds to the stored state; every action has one row; a join acts once a pass; a timer fires once; attempts stay within
-the policy.
+Work is a worker's task or a child run; `ends` hands its end to the node, item, page or handler that it belongs to.
+
+Rules by module: tokens T4-T6, J, F1-F3, L2 · loops L3-L5 · activation T7, X5, F4 · scope X2-X4 · clocks F5, F7, F8 ·
+work X1, R3 · foreach, children F6 · closing C1, C2, C5 · handlers C3, C4 · pausing C6 · reopen R. Invariants
+(reliability's I3-I7, I9, I13): attempts only grow; only a retry leaves a final state; a history folds to the stored
+state; every action has one row; a join acts once a pass; a timer fires once; attempts stay within the policy.
 
 Not here: payload texts, leases, clocks, the database. No logic in the dispatcher.
 """
@@ -38,40 +47,49 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from tenuto.machine import clocks, closing
-from tenuto.machine.actions import (
-    ClearTimers,
-    CloseWait,
-    HoldTasks,
-    ReleaseTasks,
-    SetTimer,
-    UseMessage,
+from tenuto.machine import (
+    children,
+    clocks,
+    closing,
+    foreach,
+    handlers,
+    pausing,
+    reopen,
+    waits,
 )
+from tenuto.machine.actions import ClearTimers
 from tenuto.machine.activation import begin, run_to_fixpoint
 from tenuto.machine.decision import Decision, Needs
 from tenuto.machine.events import (
     AttemptFailed,
     AttemptSucceeded,
     CancelRequested,
+    ChildSettled,
     DeadlinePassed,
+    Drained,
     Event,
     EventReceived,
+    HeartbeatReceived,
     LeaseExpired,
+    ParentPaused,
     PauseRequested,
     Rejection,
     ResumeRequested,
+    RetryRequested,
+    RunReplayed,
     RunStarted,
+    SkipRequested,
+    TerminateRequested,
     TimerFired,
     TimerKind,
 )
-from tenuto.machine.snapshot import Rows, Snapshot, Timer
-from tenuto.machine.tokens import die, succeed
+from tenuto.machine.snapshot import Rows, Snapshot
 from tenuto.machine.turn import Turn, Unknown
+from tenuto.model.definition import NodeType
 from tenuto.model.expressions import Evaluator
 from tenuto.model.failures import Failure
 from tenuto.model.graph import Graph
 from tenuto.model.ids import RUN_PLACE, RunId
-from tenuto.model.payload import PayloadKind
 from tenuto.model.states import EdgeLetter, NodeLetter, RunState
 
 
@@ -121,10 +139,12 @@ def decide(
     return turn.decision()
 
 
-def _dispatch(turn: Turn, event: Event) -> Rejection | None:
+def _dispatch(turn: Turn, event: Event) -> Rejection | None:  # noqa: C901 - one arm per event
     match event:
         case RunStarted():
-            return _start(turn)
+            return _start(turn, event)
+        case RunReplayed():
+            return reopen.on_replay(turn, event)
         case AttemptSucceeded():
             return clocks.on_success(turn, event)
         case AttemptFailed():
@@ -133,28 +153,41 @@ def _dispatch(turn: Turn, event: Event) -> Rejection | None:
             return clocks.on_lease_expired(turn, event)
         case DeadlinePassed():
             return clocks.on_deadline(turn, event)
+        case ChildSettled():
+            return children.on_settled(turn, event)
         case TimerFired():
             return _fire(turn, event)
         case EventReceived():
-            return _receive(turn, event)
+            return waits.on_event(turn, event)
+        case HeartbeatReceived():
+            return waits.on_heartbeat(turn, event)
         case CancelRequested():
-            return _cancel(turn, event)
+            return closing.on_cancel(turn, event)
+        case TerminateRequested():
+            return closing.on_terminate(turn, event)
         case PauseRequested():
-            return _pause(turn)
+            return pausing.on_pause(turn)
         case ResumeRequested():
-            return _resume(turn)
+            return pausing.on_resume(turn, event)
+        case ParentPaused():
+            return pausing.on_parent_paused(turn, event)
+        case Drained():
+            return handlers.on_drained(turn, event)
+        case RetryRequested():
+            return reopen.on_retry(turn, event)
+        case SkipRequested():
+            return reopen.on_skip(turn, event)
         case _:
             assert_never(event)
 
 
-def _start(turn: Turn) -> Rejection | None:
+def _start(turn: Turn, event: RunStarted) -> Rejection | None:
     if turn.state is not RunState.PENDING:
         return Rejection.DUPLICATE
     turn.state = RunState.RUNNING
-    timeout = turn.graph.definition.timeout_us
-    if timeout is not None:
-        timer = Timer(RUN_PLACE, TimerKind.RUN, turn.at + timeout, turn.seq)
-        turn.actions.append(SetTimer(timer))
+    turn.parent, turn.index, turn.depth = event.parent, event.index, event.depth
+    pausing.begun(turn, parent_paused=event.paused)
+    pausing.arm_run_timer(turn)
     for node in turn.graph.roots:
         turn.arrive(node)
     return None
@@ -170,71 +203,33 @@ def _fire(turn: Turn, event: TimerFired) -> Rejection | None:
             return clocks.on_backoff(turn, event)
         case TimerKind.TOTAL:
             return clocks.on_total_timeout(turn, event)
+        case TimerKind.CHILD:
+            return children.on_timeout(turn, event)
         case TimerKind.RUN:
             turn.actions.append(ClearTimers(RUN_PLACE, TimerKind.RUN))
             failure = Failure("run_timeout", "the run passed its timeout")
             closing.close_on_request(turn, RunState.TIMED_OUT, failure)
             return None
-        case TimerKind.WAIT | TimerKind.EVENT | TimerKind.CONTINUE:
-            return _fire_at_node(turn, event)
+        case TimerKind.CLOSING:
+            handlers.on_closing_timeout(turn)
+            return None
+        case TimerKind.WAIT | TimerKind.EVENT | TimerKind.HEARTBEAT:
+            return waits.on_timer(turn, event)
+        case TimerKind.CONTINUE:
+            return _continue(turn, event)
+        case TimerKind.DRAIN:
+            return Rejection.STALE  # it comes as `Drained`, with its facts
         case _:
             assert_never(event.kind)
 
 
-def _fire_at_node(turn: Turn, event: TimerFired) -> Rejection | None:
+def _continue(turn: Turn, event: TimerFired) -> Rejection | None:
     node = turn.active_at(event.place)
     if node is None:
         return Rejection.STALE
-    turn.actions.append(ClearTimers(event.place, event.kind))
-    if event.kind is TimerKind.WAIT:
-        succeed(turn, node)
-    elif event.kind is TimerKind.CONTINUE:
-        begin(turn, node)
+    turn.actions.append(ClearTimers(event.place, TimerKind.CONTINUE))
+    if turn.node(node).type is NodeType.FOREACH and node in turn.items:
+        foreach.go_on(turn, node)
     else:
-        turn.actions.append(CloseWait(event.place))
-        die(turn, node, Failure("timeout", "no event came within the timeout"))
-    return None
-
-
-def _receive(turn: Turn, event: EventReceived) -> Rejection | None:
-    """The message is used by the decision that ends the wait, and by no other (SEMANTICS, Waits and events)."""
-    wait = turn.rows.waits.get(event.place)
-    if wait is None or wait.version != event.version or turn.is_final():
-        return Rejection.STALE
-    node = turn.active_at(event.place)
-    if node is None:
-        return Rejection.STALE
-    turn.actions.append(CloseWait(event.place))
-    turn.actions.append(ClearTimers(event.place, TimerKind.EVENT))
-    turn.actions.append(UseMessage(event.message_id))
-    turn.put(event.place, PayloadKind.OUTPUT, event.payload)
-    succeed(turn, node)
-    return None
-
-
-def _cancel(turn: Turn, event: CancelRequested) -> Rejection | None:
-    if not turn.is_open():
-        return Rejection.RUN_FINAL
-    failure = Failure("cancelled", event.reason or "cancelled on request")
-    closing.close_on_request(turn, RunState.CANCELLED, failure)
-    return None
-
-
-def _pause(turn: Turn) -> Rejection | None:
-    if turn.is_final():
-        return Rejection.RUN_FINAL
-    if turn.paused:
-        return Rejection.ALREADY_PAUSED
-    turn.paused = True
-    turn.actions.append(HoldTasks())
-    return None
-
-
-def _resume(turn: Turn) -> Rejection | None:
-    if turn.is_final():
-        return Rejection.RUN_FINAL
-    if not turn.paused:
-        return Rejection.NOT_PAUSED
-    turn.paused = False
-    turn.actions.append(ReleaseTasks(turn.at))
+        begin(turn, node)
     return None

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from tenuto.machine.actions import Action
 from tenuto.machine.events import Rejection
 from tenuto.machine.snapshot import Snapshot
-from tenuto.model.expressions import Outcome
-from tenuto.model.payload import PayloadKey
+from tenuto.model.expressions import Missing, Outcome
+from tenuto.model.ids import Place
 from tenuto.model.states import NodeLetter
 
 
@@ -30,7 +30,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Load these and call again with the same arguments. Payloads never change, so nothing else may have."""
+    """Load these and call again with the same arguments. Payloads never change, so nothing else may have.
 
-    payloads: tuple[PayloadKey, ...] = ()
-    mailbox: tuple[tuple[str, str], ...] = ()
+    `missing`: what the evaluator lacks. `tasks`: places whose task rows must be known (R3).
+    """
+
+    missing: Missing = Missing()
+    tasks: tuple[Place, ...] = ()

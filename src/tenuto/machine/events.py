@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tenuto.model.ids import LeaseId, MessageId, Place, WorkerId
+from tenuto.model.ids import LeaseId, MessageId, Place, RunId, WorkerId
 from tenuto.model.payload import Text
+from tenuto.model.states import RunState
 
 
 class TimerKind(StrEnum):
@@ -20,9 +21,17 @@ class TimerKind(StrEnum):
     WAIT = "wait"
     EVENT = "event"
     """Timeout of a wait_for_event."""
+    HEARTBEAT = "heartbeat"
+    """Silence of a wait_for_event."""
+    CHILD = "child"
+    """Timeout of a child run."""
     RUN = "run"
+    CLOSING = "closing"
+    """`closing_timeout` (C4)."""
+    DRAIN = "drain"
+    """Not by time: due when no task of the run has a live lease (C2)."""
     CONTINUE = "continue"
-    """Internal, due at once: 100 back edges were taken in one decision (T7)."""
+    """Internal, due at once: a decision was long enough: 100 back edges (T7), or 1,000 items begun."""
 
 
 class Deadline(StrEnum):
@@ -35,9 +44,33 @@ class Deadline(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """The run exists; its input and vars are stored."""
+    """The run exists; its input and vars are stored.
+
+    A child has `depth`; one that is waited for its `parent` (run, place) and, where it works on an item, `index`;
+    `paused`: the parent is (C6).
+    """
 
     at: int
+    parent: tuple[RunId, Place] | None = None
+    index: int | None = None
+    depth: int = 0
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReplayed:
+    """A new run that keeps what another one of the same version did, but for `node` and all that follows (R2).
+
+    `nodes`, `edges`, `rest`: the source's snapshot, encoded (`columns.encode_snapshot`). The payloads that are kept are
+    copied by the same commit.
+    """
+
+    at: int
+    source: RunId
+    node: str
+    nodes: str
+    edges: str
+    rest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +90,7 @@ class AttemptSucceeded:
 class AttemptFailed:
     """A worker reported failure. `error` is the error value's JSON. `retry_after_us`: the other side asked for it.
 
-    `draw` in [0, 1) decides jitter.
+    `draw` in [0, 1) decides jitter. `classes`: names of the exception's classes, for retry rules.
     """
 
     at: int
@@ -69,6 +102,7 @@ class AttemptFailed:
     draw: float
     retryable: bool = True
     retry_after_us: int = 0
+    classes: tuple[str, ...] = ()
     worker: WorkerId = WorkerId("")
     leased_at: int = 0
 
@@ -121,8 +155,42 @@ class EventReceived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatReceived:
+    """A sign of life for the open wait at `place`, opened by event number `version`."""
+
+    at: int
+    place: Place
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSettled:
+    """The child run of `place` is final. `output` only for success, `error` (its error value) only otherwise.
+
+    `state` FAILED with `code` `payload_too_large`: it succeeded, and its output does not fit. `draw` decides jitter.
+    """
+
+    at: int
+    place: Place
+    child: RunId
+    state: RunState
+    output: Text | None
+    error: Text | None
+    draw: float
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
     """Somebody asked to cancel the run."""
+
+    at: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminateRequested:
+    """Somebody asked to end the run at once, without handlers (C4); so did the parent, and it can't be refused."""
 
     at: int
     reason: str = ""
@@ -137,22 +205,78 @@ class PauseRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeRequested:
-    """Somebody asked to resume the run (C6)."""
+    """Somebody asked to resume the run (C6). `freeze`: deadlines move by the time that it was paused."""
 
     at: int
+    freeze: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParentPaused:
+    """The parent's flag has changed, or may have (C6). `freeze`: as it was resumed."""
+
+    at: int
+    paused: bool
+    freeze: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drained:
+    """No task of the closing run has a live lease (C2). `version` of the timer that asked.
+
+    `started`: places of all tasks of which an attempt was ever handed out.
+    """
+
+    at: int
+    version: int
+    started: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRequested:
+    """Somebody asked to go on with a run that is final (R1).
+
+    Facts, as loaded: `again`: (node id, indexes) of the items that did not succeed, of each foreach that could be
+    retried inside; `children`: (place, child) of calls whose child allows a retry. `skip`: a node id that is taken as
+    done with `output` instead of being run again. `paused`: the parent that waits for this run is (C6).
+    """
+
+    at: int
+    again: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    children: tuple[tuple[Place, RunId], ...] = ()
+    skip: str | None = None
+    output: Text | None = None
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipRequested:
+    """Somebody asked to take an active node as done, with this output."""
+
+    at: int
+    node: str
+    output: Text
 
 
 Event = (
     RunStarted
+    | RunReplayed
     | AttemptSucceeded
     | AttemptFailed
     | LeaseExpired
     | DeadlinePassed
     | TimerFired
     | EventReceived
+    | HeartbeatReceived
+    | ChildSettled
     | CancelRequested
+    | TerminateRequested
     | PauseRequested
     | ResumeRequested
+    | ParentPaused
+    | Drained
+    | RetryRequested
+    | SkipRequested
 )
 
 
@@ -165,3 +289,12 @@ class Rejection(StrEnum):
     RUN_FINAL = "run_final"
     ALREADY_PAUSED = "already_paused"
     NOT_PAUSED = "not_paused"
+    NO_MATCH = "no_match"
+    """The wait's `match` does not hold for the message: it stays where it is."""
+    NOT_RETRYABLE = "not_retryable"
+    NOT_ACTIVE = "not_active"
+    """The node to skip has nothing under way."""
+    CLOSING = "closing"
+    """The outcome is decided, handlers are at work (C4)."""
+    PARENT_PAUSED = "parent_paused"
+    """A child of a paused parent is resumed with it (C6)."""

@@ -6,24 +6,36 @@ events of one run before they are written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from tenuto.machine.actions import (
     Action,
+    CancelChild,
+    CancelItems,
     CancelTask,
     ClearTimers,
     CloseRun,
     CloseWait,
+    CopyKept,
     CreateTask,
     DispatchTask,
+    DropPayloads,
     HoldTasks,
     OpenWait,
+    PostMessage,
     PutPayload,
     ReleaseTasks,
+    ReopenRun,
+    RetryChild,
     SetTimer,
     SettleRun,
+    ShiftTimers,
+    StartChild,
+    TellChildren,
+    TellParent,
+    TerminateChildren,
     UpdateTask,
     UseMessage,
 )
@@ -32,11 +44,26 @@ from tenuto.machine.decision import Decision, Needs
 from tenuto.machine.events import Event, TimerKind
 from tenuto.machine.snapshot import OpenedWait, Rows, Snapshot, Task, Timer
 from tenuto.model.errors import InvariantViolated
-from tenuto.model.expressions import Expression, Fault, Message, Outcome, Scope, Verdict
+from tenuto.model.expressions import (
+    Callee,
+    Expression,
+    Fault,
+    Listed,
+    Message,
+    Named,
+    Number,
+    Outcome,
+    Page,
+    Scope,
+    Verdict,
+)
 from tenuto.model.graph import Graph
-from tenuto.model.ids import Place, RunId
-from tenuto.model.payload import Text
+from tenuto.model.ids import MessageId, Place, RunId, parts_of
+from tenuto.model.payload import PayloadKey, Text
 from tenuto.model.states import FINAL_TASK_STATES, TaskState
+
+_NEVER_SHIFTED = (TimerKind.DRAIN, TimerKind.CONTINUE)
+"""Internal: they are due when something is so, or at once."""
 
 
 @dataclass(slots=True)
@@ -55,7 +82,7 @@ class Ledger:
         for action in actions:
             self._apply(action)
 
-    def _apply(self, action: Action) -> None:
+    def _apply(self, action: Action) -> None:  # noqa: C901 - one arm per order
         match action:
             case CreateTask() | UpdateTask():
                 self.tasks[action.task.place] = action.task
@@ -72,7 +99,8 @@ class Ledger:
                 self.waits.pop(action.place, None)
             case HoldTasks():
                 for task in self._open_tasks():
-                    self.tasks[task.place] = replace(task, held=True, queue_until=None)
+                    if task.child is None:
+                        self.tasks[task.place] = replace(task, held=True, queue_until=None)
             case ReleaseTasks():
                 for task in self._open_tasks():
                     self.tasks[task.place] = _released(task, action.at)
@@ -81,7 +109,26 @@ class Ledger:
                     self._cancel(task.place)
                 self.timers.clear()
                 self.waits.clear()
-            case DispatchTask() | UseMessage() | PutPayload() | SettleRun():
+            case CancelItems():
+                self._cancel_items(action.place)
+            case ShiftTimers():
+                self._shift(action)
+            case (
+                DispatchTask()
+                | UseMessage()
+                | PutPayload()
+                | DropPayloads()
+                | PostMessage()
+                | StartChild()
+                | CancelChild()
+                | RetryChild()
+                | TerminateChildren()
+                | TellChildren()
+                | TellParent()
+                | ReopenRun()
+                | CopyKept()
+                | SettleRun()
+            ):
                 pass
             case _:
                 assert_never(action)
@@ -90,6 +137,24 @@ class Ledger:
         task = self.tasks.get(place)
         if task is not None and task.state not in FINAL_TASK_STATES:
             self.tasks[place] = replace(task, state=TaskState.CANCELLED)
+
+    def _cancel_items(self, foreach: Place) -> None:
+        for task in self._open_tasks():
+            parts = parts_of(task.place)
+            if parts.owner == foreach and not parts.undo and task.place != foreach:
+                self._cancel(task.place)
+                for kind in TimerKind:
+                    self.timers.pop((task.place, kind), None)
+
+    def _shift(self, shift: ShiftTimers) -> None:
+        for key, timer in self.timers.items():
+            if timer.kind not in _NEVER_SHIFTED and timer.place not in shift.but:
+                later = timer.due_at + shift.by_us
+                self.timers[key] = replace(timer, due_at=later, version=shift.version)
+        for task in self._open_tasks():
+            if task.total_until is not None:
+                until = task.total_until + shift.by_us
+                self.tasks[task.place] = replace(task, total_until=until)
 
     def _open_tasks(self) -> list[Task]:
         return [task for task in self.tasks.values() if task.state not in FINAL_TASK_STATES]
@@ -107,18 +172,32 @@ class Recorded:
     def __init__(self, outcomes: Iterable[Outcome]) -> None:
         self._left = list(outcomes)[::-1]
 
-    def evaluate(self, expression: Expression, scope: Scope) -> Verdict | Text | Fault:
+    def evaluate(
+        self, expression: Expression, scope: Scope
+    ) -> Verdict | Text | Named | Number | Listed | Fault:
         outcome = self._next()
-        if isinstance(outcome, Message):
+        if isinstance(outcome, Message | Page | Callee):
             raise InvariantViolated(
-                f"history has a mailbox look-up where {expression.where} was asked"
+                f"history has {type(outcome).__name__} where {expression.where} was asked"
             )
         return outcome
 
-    def mailbox(self, event: str, key: Text) -> Message:
+    def mailbox(self, event: str, key: Text, after: MessageId | None = None) -> Message:
         outcome = self._next()
         if not isinstance(outcome, Message):
             raise InvariantViolated(f"history has no mailbox look-up for {event}")
+        return outcome
+
+    def page(self, output: PayloadKey, fresh: Mapping[PayloadKey, Text]) -> Page | Fault:
+        outcome = self._next()
+        if not isinstance(outcome, Page | Fault):
+            raise InvariantViolated(f"history has no page at {output.place}")
+        return outcome
+
+    def callee(self, name: str, input: Text) -> Callee | Fault:
+        outcome = self._next()
+        if not isinstance(outcome, Callee | Fault):
+            raise InvariantViolated(f"history has no version of {name}")
         return outcome
 
     def finish(self) -> None:

@@ -16,7 +16,7 @@ from tenuto.machine.turn import ACTIVE, DEAD, FINAL_LETTERS, Turn
 from tenuto.model.definition import Edge, NodeType, On
 from tenuto.model.expressions import Fault
 from tenuto.model.failures import Failure
-from tenuto.model.payload import JoinView
+from tenuto.model.payload import Output
 from tenuto.model.states import CancelReason, EdgeLetter, NodeLetter
 
 BACKS_MAX = 100
@@ -45,7 +45,7 @@ class Postponed(Exception):
 # -- ends ---------------------------------------------------------------------------------------------------------
 
 
-def succeed(turn: Turn, node: int, view: JoinView | None = None) -> None:
+def succeed(turn: Turn, node: int, view: Output = None) -> None:
     """End a node with `success`."""
     turn.mark(node, NodeLetter.SUCCESS, view)
     chosen = _success_round(turn, node)

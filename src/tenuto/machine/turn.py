@@ -6,29 +6,50 @@ activation, clocks and closing (C).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from heapq import heappop, heappush
 
-from tenuto.machine.actions import Action, PutPayload, UseMessage
+from tenuto.machine.actions import (
+    Action,
+    CancelItems,
+    CreateTask,
+    PutPayload,
+    StartChild,
+    UpdateTask,
+    UseMessage,
+)
 from tenuto.machine.codec import error_text
 from tenuto.machine.decision import Decision, Needs
-from tenuto.machine.snapshot import Record, Rows, Snapshot
-from tenuto.model.definition import Node
+from tenuto.machine.snapshot import Closing, Done, Items, Record, Rows, Snapshot, Task
+from tenuto.model.definition import Amount, Name, Node, NodeType, Tolerance
 from tenuto.model.expressions import (
+    Callee,
     Evaluator,
     Expression,
     ExpressionKind,
     Fault,
+    Listed,
     Message,
     Missing,
+    Named,
+    Number,
     Outcome,
+    Page,
     Scope,
     Verdict,
 )
 from tenuto.model.failures import Failure
 from tenuto.model.graph import Graph
-from tenuto.model.ids import Place, place_of
-from tenuto.model.payload import PAYLOAD_MAX, JoinView, PayloadKey, PayloadKind, Text
+from tenuto.model.ids import MessageId, Place, parts_of, place_of
+from tenuto.model.payload import (
+    PAYLOAD_MAX,
+    ItemsView,
+    Output,
+    PayloadKey,
+    PayloadKind,
+    Text,
+)
 from tenuto.model.states import FINAL_NODE_LETTERS, FINAL_RUN_STATES, NodeLetter, RunState
 
 FINAL_LETTERS = frozenset(ord(letter) for letter in FINAL_NODE_LETTERS)
@@ -38,11 +59,14 @@ SUCCESS = ord(NodeLetter.SUCCESS)
 DEAD = ord(NodeLetter.DEAD)
 
 
-class Unknown(Exception):
-    """The evaluator lacks texts; `decide` turns it into `Needs`. Never leaves the machine."""
+_NOTHING = Missing()
 
-    def __init__(self, missing: Missing) -> None:
-        self.needs = Needs(missing.payloads, missing.mailbox)
+
+class Unknown(Exception):
+    """Something must be loaded first; `decide` turns it into `Needs`. Never leaves the machine."""
+
+    def __init__(self, missing: Missing = _NOTHING, tasks: tuple[Place, ...] = ()) -> None:
+        self.needs = Needs(missing, tasks)
 
 
 class Turn:
@@ -55,6 +79,10 @@ class Turn:
         fresh: payloads put by this decision.
         backs: back edges taken so far (T7).
         starts: loop headers to begin without J (L3).
+        begun: items begun so far (a long list waits for the next decision).
+        taken_up: node -> what it does instead of beginning anew (R1).
+        touched: tasks written by this decision, as it left them; `dropped`: places of foreach nodes whose open items it
+            cancelled; `forgotten`: places of old passes whose payloads it dropped (L5, `keep`).
     """
 
     __slots__ = (
@@ -64,24 +92,42 @@ class Turn:
         "at",
         "attempts",
         "backs",
+        "begun",
+        "children",
         "closed_by",
+        "closing",
+        "compensation",
+        "depth",
+        "done",
+        "dropped",
         "edges",
         "ends",
+        "epoch",
         "evaluator",
         "failures",
+        "forgotten",
         "fresh",
         "graph",
+        "ids",
+        "index",
+        "items",
         "live",
         "nodes",
         "old",
         "outcomes",
+        "parent",
+        "parent_paused",
         "passes",
         "paused",
+        "paused_since",
         "records",
         "rows",
         "seq",
+        "source",
         "starts",
         "state",
+        "taken_up",
+        "touched",
     )
 
     def __init__(
@@ -103,12 +149,30 @@ class Turn:
         self.attempts = dict(snapshot.attempts)
         self.failures = list(snapshot.failures)
         self.closed_by = list(snapshot.closed_by)
+        self.epoch = snapshot.epoch
+        self.parent = snapshot.parent
+        self.index = snapshot.index
+        self.depth = snapshot.depth
+        self.parent_paused = snapshot.parent_paused
+        self.paused_since = snapshot.paused_since
+        self.children = snapshot.children
+        self.items: dict[int, Items] = dict(snapshot.items)
+        self.ids: dict[int, int] = dict(snapshot.ids)
+        self.done: list[Done] = list(snapshot.done)
+        self.closing: Closing | None = snapshot.closing
+        self.compensation = snapshot.compensation
+        self.source = snapshot.source
         self.actions: list[Action] = []
         self.outcomes: list[Outcome] = []
         self.ends: list[tuple[int, NodeLetter]] = []
         self.fresh: dict[PayloadKey, Text] = {}
         self.backs = 0
         self.starts: list[int] = []
+        self.begun = 0
+        self.taken_up: dict[int, Callable[[], None]] = {}
+        self.touched: dict[Place, Task] = {}
+        self.dropped: set[Place] = set()
+        self.forgotten: set[Place] = set()
         self._agenda: list[int] = []
         self._waiting: set[int] = set()
 
@@ -122,7 +186,7 @@ class Turn:
             at=self.at,
             state=self.state,
             paused=self.paused,
-            epoch=self.old.epoch,
+            epoch=self.epoch,
             nodes=bytes(self.nodes),
             edges=bytes(self.edges),
             passes=tuple(self.passes),
@@ -131,6 +195,18 @@ class Turn:
             attempts=self.attempts,
             failures=tuple(self.failures),
             closed_by=tuple(self.closed_by),
+            parent=self.parent,
+            index=self.index,
+            depth=self.depth,
+            parent_paused=self.parent_paused,
+            paused_since=self.paused_since,
+            children=self.children,
+            items=self.items,
+            ids=self.ids,
+            done=tuple(self.done),
+            closing=self.closing,
+            compensation=self.compensation,
+            source=self.source,
         )
         return Decision(snapshot, tuple(self.actions), tuple(self.outcomes), ends=tuple(self.ends))
 
@@ -143,6 +219,10 @@ class Turn:
         """Whether the run's outcome is still to be decided."""
         return self.state is RunState.RUNNING
 
+    def is_held(self) -> bool:
+        """Whether no lease may be granted: paused by its own flag or its parent's (C6)."""
+        return self.paused or self.parent_paused
+
     def is_final(self) -> bool:
         return self.state in FINAL_RUN_STATES
 
@@ -152,8 +232,8 @@ class Turn:
         return tuple(self.passes[loop] for loop in loops) if loops else ()
 
     def place(self, node: int) -> Place:
-        """Where the node's current pass lives (L3)."""
-        return place_of(self.node(node).id, self.passes_of(node), self.old.epoch)
+        """Where the node's current pass lives (L3, R3)."""
+        return place_of(self.node(node).id, self.passes_of(node), self.ids.get(node, 1))
 
     def active_at(self, place: Place) -> int | None:
         """The node that is active at exactly this place, or None: another pass, another state, no such node."""
@@ -162,7 +242,37 @@ class Turn:
             return None
         return node
 
-    def mark(self, node: int, letter: NodeLetter, view: JoinView | None = None) -> None:
+    def active_owner(self, place: Place) -> int | None:
+        """The node that is active and to which this place belongs: its own, an item's or a page's."""
+        return self.active_at(parts_of(place).owner)
+
+    # -- tasks ----------------------------------------------------------------------------------------------------
+
+    def task(self, place: Place) -> Task | None:
+        """The task row of a place as this decision left it, or None if there is none."""
+        self.foresee((place,))
+        return self.touched.get(place) or self.rows.tasks.get(place)
+
+    def foresee(self, places: Iterable[Place]) -> None:
+        """Make sure of all these task rows at once: each that is asked for alone costs a reading."""
+        if self.rows.known:
+            return
+        known = (self.touched, self.rows.tasks, self.rows.absent)
+        lacking = tuple(p for p in places if not any(p in rows for rows in known))
+        if lacking:
+            raise Unknown(tasks=lacking)
+
+    def create_task(self, task: Task) -> None:
+        """Insert a task."""
+        self.touched[task.place] = task
+        self.actions.append(CreateTask(task))
+
+    def update_task(self, task: Task, *, ends_lease: bool = True) -> None:
+        """Write a task's decided columns."""
+        self.touched[task.place] = task
+        self.actions.append(UpdateTask(task, ends_lease))
+
+    def mark(self, node: int, letter: NodeLetter, view: Output = None) -> None:
         """Give a node a new letter, keep `live` true, and its record where letters are not enough (L5)."""
         was, now = self.nodes[node], ord(letter)
         self.nodes[node] = now
@@ -170,16 +280,57 @@ class Turn:
         if now not in FINAL_LETTERS:
             if now == ACTIVE and was in FINAL_LETTERS:
                 self.ends.pop()  # T7: its end is put off
+                self.forget(self.place(node))
             return
         if was in FINAL_LETTERS:
             self.ends.pop()  # T6: its end was another one
         self.ends.append((node, letter))
+        if self.node(node).compensate is not None and was != PENDING:
+            self._remember(node, letter)
         old = self.records.get(node)
         if view is not None or old is not None or self.graph.loops_of[node]:
             passes = self.passes_of(node)
+            if was == ACTIVE and view is None and node in self.items:
+                view = ItemsView(self.place(node), self.items[node].listed)
             if view is None and old is not None and old.passes == passes:
                 view = old.view
-            self.records[node] = Record(letter, passes, view)
+            self.records[node] = Record(letter, passes, view, self.ids.get(node, 1))
+
+    # -- work to undo (C3) ----------------------------------------------------------------------------------------
+
+    def _remember(self, node: int, letter: NodeLetter) -> None:
+        """Work with a `compensate` has ended. What was cancelled may still succeed (F8), only a foreach may not."""
+        handler = self.node(node).compensate
+        assert handler is not None
+        sure = letter is NodeLetter.SUCCESS
+        may_succeed = (
+            letter is NodeLetter.CANCELLED and self.node(node).type is not NodeType.FOREACH
+        )
+        if sure or handler.started or may_succeed:
+            items = self.items[node].listed if node in self.items else None
+            self._list(Done(self.place(node), self.seq, sure, items))
+
+    def done_late(self, task: Task) -> None:
+        """A success came after the cancel of a node's work: it counts as done, from now on (F8)."""
+        parts = parts_of(task.place)
+        own = parts.node and parts.owner == task.place and not parts.undo
+        if own and self.node(task.node).compensate is not None:
+            self._list(Done(task.place, self.seq))
+
+    def doubt(self, place: Place) -> None:
+        """What ended `success` at this place was not its own work: a skip."""
+        self.done = [replace(d, sure=False) if d.place == place else d for d in self.done]
+
+    def _list(self, done: Done) -> None:
+        """One entry for each place (R3); work that has succeeded stays where it stands (T6, L2)."""
+        if any(old.sure and old.place == done.place for old in self.done):
+            return
+        self.forget(done.place)
+        self.done.append(done)
+
+    def forget(self, place: Place) -> None:
+        """The work of this place is undone, or did not end after all (T7): nothing else takes it from the list."""
+        self.done = [done for done in self.done if done.place != place]
 
     # -- tokens ---------------------------------------------------------------------------------------------------
 
@@ -192,6 +343,10 @@ class Turn:
     def start(self, header: int) -> None:
         """A back edge was taken: its header starts at once (L3)."""
         self.starts.append(header)
+
+    def woken(self) -> Iterable[int]:
+        """The pending nodes that are to be looked at, in no order."""
+        return self._waiting
 
     def next_woken(self) -> int | None:
         """The next pending node to look at, in topological order (T7). A race may have cancelled one that was woken."""
@@ -216,11 +371,16 @@ class Turn:
         return key
 
     def take_back(self, count: int) -> None:
-        """Forget all actions but the first `count`, and the payloads that they put."""
+        """Forget all actions but the first `count`, and what they say of payloads, tasks and children."""
         for action in self.actions[count:]:
             if isinstance(action, PutPayload):
                 self.fresh.pop(action.key, None)
+            elif isinstance(action, StartChild) and action.waited:
+                self.children -= 1
         del self.actions[count:]
+        left = (a.task for a in self.actions if isinstance(a, CreateTask | UpdateTask))
+        self.touched = {task.place: task for task in left}
+        self.dropped = {a.place for a in self.actions if isinstance(a, CancelItems)}
 
     def put_error(self, node: int, failure: Failure) -> None:
         self.put(self.place(node), PayloadKind.ERROR, error_text(failure, self.node(node).id))
@@ -248,25 +408,84 @@ class Turn:
         outcome = self._ask(expression, scope)
         assert isinstance(outcome, Text | Fault), expression.kind
         if isinstance(outcome, Text) and outcome.size > PAYLOAD_MAX:
-            return Fault(
-                "payload_too_large",
-                f"{expression.where} yields {outcome.size:,} bytes; the limit is {PAYLOAD_MAX:,}",
-            )
+            return _too_large(expression, outcome.size)
         return outcome
 
-    def message(self, event: str, key: Text) -> Message:
-        """Look into the mailbox. The oldest message is found once a decision; the next waiter opens its wait."""
-        found = self.evaluator.mailbox(event, key)
+    def name(self, name: Name, scope: Callable[[Expression], Scope]) -> str | Fault:
+        """A name, asked for if it is computed (X1)."""
+        if isinstance(name, str):
+            return name
+        outcome = self._ask(name, scope(name))
+        assert isinstance(outcome, Named | Fault), name.kind
+        return outcome.text if isinstance(outcome, Named) else outcome
+
+    def number(self, amount: Amount, scope: Callable[[Expression], Scope]) -> int | Fault:
+        """A number, asked for if it is computed (X1)."""
+        if isinstance(amount, int):
+            return amount
+        outcome = self._ask(amount, scope(amount))
+        assert isinstance(outcome, Number | Fault), amount.kind
+        return outcome.value if isinstance(outcome, Number) else outcome
+
+    def tolerance(
+        self, tolerance: Tolerance | Expression, scope: Callable[[Expression], Scope]
+    ) -> Tolerance | Fault:
+        """How many items may fail, asked for if it is computed (X1)."""
+        if isinstance(tolerance, Tolerance):
+            return tolerance
+        outcome = self._ask(tolerance, scope(tolerance))
+        assert isinstance(outcome, Number | Fault), tolerance.kind
+        if isinstance(outcome, Fault):
+            return outcome
+        return Tolerance(outcome.value, outcome.percent)
+
+    def listed(self, expression: Expression, scope: Scope) -> Listed | Fault:
+        """Ask for a list; one that is too large is a fault."""
+        outcome = self._ask(expression, scope)
+        assert isinstance(outcome, Listed | Fault), expression.kind
+        if isinstance(outcome, Listed) and outcome.text.size > PAYLOAD_MAX:
+            return _too_large(expression, outcome.text.size)
+        return outcome
+
+    def page(self, output: PayloadKey) -> Page | Fault:
+        """Ask what a page of a list holds."""
+        found = self.evaluator.page(output, self.fresh)
         if isinstance(found, Missing):
             raise Unknown(found)
-        if found.id is not None and UseMessage(found.id) in self.actions:
-            found = Message(None)
         self.outcomes.append(found)
         return found
 
-    def _ask(self, expression: Expression, scope: Scope) -> Verdict | Text | Fault:
+    def callee(self, name: str, input: Text) -> Callee | Fault:
+        """Ask which version a workflow's name means, and whether it takes this input (F6)."""
+        found = self.evaluator.callee(name, input)
+        if isinstance(found, Missing):
+            raise Unknown(found)
+        self.outcomes.append(found)
+        return found
+
+    def message(self, event: str, key: Text, after: MessageId | None = None) -> Message:
+        """Look into the mailbox; what this decision has used is passed over."""
+        while True:
+            found = self.evaluator.mailbox(event, key, after)
+            if isinstance(found, Missing):
+                raise Unknown(found)
+            if found.id is None or UseMessage(found.id) not in self.actions:
+                self.outcomes.append(found)
+                return found
+            after = found.id
+
+    def _ask(
+        self, expression: Expression, scope: Scope
+    ) -> Verdict | Text | Named | Number | Listed | Fault:
         outcome = self.evaluator.evaluate(expression, scope)
         if isinstance(outcome, Missing):
             raise Unknown(outcome)
         self.outcomes.append(outcome)
         return outcome
+
+
+def _too_large(expression: Expression, size: int) -> Fault:
+    return Fault(
+        "payload_too_large",
+        f"{expression.where} yields {size:,} bytes; the limit is {PAYLOAD_MAX:,}",
+    )

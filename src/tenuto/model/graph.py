@@ -16,7 +16,8 @@ from tenuto.model.definition import Definition, On
 class Loop:
     """One loop: `header`, the nodes of `body` (header included), its `back` edges and `max` passes (L1, L2).
 
-    `parent` is the innermost loop around it, or None. `exits` are the forward edges that leave the body.
+    `parent` is the innermost loop around it, or None. `exits` are the forward edges that leave the body. `keep`: passes
+    whose outputs are kept, None for all (L5).
     """
 
     header: int
@@ -25,6 +26,7 @@ class Loop:
     max: int
     parent: int | None
     exits: tuple[int, ...]
+    keep: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Graph:
         raced: whether the node is in the race of some any/count join (F1).
         sinks: nodes without an out-edge that a success could take, and not `end` or `fail` (C5).
         numbers: node id -> number.
+        inlines: the graphs of `do:` blocks, by number (`Call.inline`).
     """
 
     definition: Definition
@@ -72,10 +75,21 @@ class Graph:
     roots: tuple[int, ...]
     sinks: tuple[int, ...]
     numbers: Mapping[str, int]
+    inlines: tuple[Graph, ...] = ()
 
 
-def index(definition: Definition, structure: Structure) -> Graph:
-    """Put the look-up tables beside a definition whose structure is legal. Cost: linear in nodes and edges."""
+def inline_of(graph: Graph, path: str) -> Graph:
+    """The inline graph at a path of numbers from the outermost, `0` or `2.0`; the graph itself for an empty one."""
+    for number in filter(None, path.split(".")):
+        graph = graph.inlines[int(number)]
+    return graph
+
+
+def index(definition: Definition, structure: Structure, inlines: tuple[Graph, ...] = ()) -> Graph:
+    """Put the look-up tables beside a definition whose structure is legal. Cost: linear in nodes and edges.
+
+    `inlines`: the graphs of `definition.inlines`, in order.
+    """
     nodes, edges, loops = definition.nodes, definition.edges, structure.loops
     count = len(nodes)
     ins: list[list[int]] = [[] for _ in range(count)]
@@ -119,6 +133,7 @@ def index(definition: Definition, structure: Structure) -> Graph:
             and all(edges[number].on is On.FAILURE for number in outs[node])
         ),
         numbers={node.id: number for number, node in enumerate(nodes)},
+        inlines=inlines,
     )
 
 

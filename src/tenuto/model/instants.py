@@ -16,8 +16,8 @@ DURATION_MAX_US = 3_660 * DAY_US
 """Ten years: longer is a mistake, and sums stay far from 64 bits."""
 
 _UNITS = {"ms": 1_000, "s": SECOND_US, "m": MINUTE_US, "h": HOUR_US, "d": DAY_US}
-_DURATION = re.compile(r"(?:\d{1,15}(?:ms|s|m|h|d))+")
-_PART = re.compile(r"(\d+)(ms|s|m|h|d)")
+_DURATION = re.compile(r"(?:[0-9]{1,15}(?:ms|s|m|h|d))+")
+_PART = re.compile(r"([0-9]+)(ms|s|m|h|d)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -48,6 +48,16 @@ def format_duration(us: int) -> str:
     if us < DAY_US:
         return f"{us // HOUR_US}h{us % HOUR_US // MINUTE_US:02d}m"
     return f"{us // DAY_US}d{us % DAY_US // HOUR_US:02d}h"
+
+
+def write_duration(us: int) -> str:
+    """Write whole milliseconds as a definition does, so that `parse_duration` reads the same: `1h30m`, `0s`."""
+    parts = []
+    for unit, size in sorted(_UNITS.items(), key=lambda each: -each[1]):
+        number, us = divmod(us, size)
+        if number:
+            parts.append(f"{number}{unit}")
+    return "".join(parts) or "0s"
 
 
 def format_remaining(us: int) -> str:

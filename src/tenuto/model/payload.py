@@ -18,6 +18,14 @@ class PayloadKind(StrEnum):
     OUTPUT = "output"
     ERROR = "error"
     VARS = "vars"
+    PARAMS = "params"
+    """What an inline graph was given, at its run's place."""
+    ITEM = "item"
+    """The item that a child run of a foreach works on, at its run's place."""
+    LIST = "list"
+    """The list of a foreach, as evaluated once, at the node's place."""
+    GIVEN = "given"
+    """The output that somebody gave a node in place of its work (`skip`), at the node's place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +43,18 @@ class JoinView:
     entries: tuple[tuple[str, Output], ...]
 
 
-Output = PayloadKey | JoinView | None
+@dataclass(frozen=True, slots=True)
+class ItemsView:
+    """Output of the foreach at `place`: a list of `total` outputs in input order, null where an item failed.
+
+    Assembled on reading from the items' tasks and payloads, never stored, not counted against the payload limit.
+    """
+
+    place: Place
+    total: int
+
+
+Output = PayloadKey | JoinView | ItemsView | None
 """Where an output is found; None is JSON null."""
 
 

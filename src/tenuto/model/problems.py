@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tenuto.model.definition import Definition, NodeType, On
+from tenuto.model.definition import (
+    INSTANT_TYPES,
+    Call,
+    Definition,
+    Detail,
+    Foreach,
+    Node,
+    NodeType,
+    On,
+)
 
 _NAMED_MAX = 8
 
@@ -27,6 +36,12 @@ class Problem:
     message: str
     hint: str
     warning: bool = False
+
+
+def is_instant(node: Node) -> bool:
+    """Whether a node ends inside the decision that activates it, whatever is evaluated (T7)."""
+    is_let_go = isinstance(node.detail, Call) and not node.detail.wait
+    return node.type in INSTANT_TYPES or is_let_go
 
 
 def success_group(definition: Definition, outs: Sequence[int]) -> list[int]:
@@ -77,6 +92,7 @@ def local_problems(definition: Definition) -> Iterator[Problem]:
         yield from _type_problems(definition, node, outs[node])
         yield from _otherwise(definition, node, outs[node])
         yield from _join(definition, node, ins[node])
+        yield from _compensation(definition, node)
 
 
 def _duplicates(definition: Definition) -> Iterator[Problem]:
@@ -247,3 +263,28 @@ def _most_of_one_end(definition: Definition, ins: Sequence[int]) -> int:
         return len(edges)
     otherwise = sum(edge.otherwise for edge in edges)
     return max(otherwise, len(edges) - otherwise)
+
+
+def _compensation(definition: Definition, node: int) -> Iterator[Problem]:
+    """C3: what a child did is its own to undo while it runs, and its parent's once it has succeeded."""
+    it = definition.nodes[node]
+    inline = _inline_of(it.detail)
+    if inline is None or it.compensate is not None:
+        return
+    inner = next((n for n in definition.inlines[inline].nodes if n.compensate is not None), None)
+    if inner is not None:
+        yield Problem(
+            "compensate_inside_only",
+            (node,),
+            (),
+            f"nothing undoes `{inner.id}` once `do` of `{it.id}` has succeeded: its own `compensate` is for a failure "
+            "inside",
+            f"write a `compensate` on `{it.id}`, too",
+            warning=True,
+        )
+
+
+def _inline_of(detail: Detail) -> int | None:
+    """The inline graph that a node runs, for itself or for each item."""
+    work = detail.body if isinstance(detail, Foreach) else detail
+    return work.inline if isinstance(work, Call) else None

@@ -77,6 +77,7 @@ class CancelReason(StrEnum):
     CLOSING = "closing"
     RACE = "race"
     RESET = "reset"
+    SKIP = "skip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +102,16 @@ TASK_MOVES: tuple[Move, ...] = (
     Move("pending", "TimerFired", "total_timeout", "dead"),
     Move("retry", "TimerFired", "backoff_over", "pending"),
     Move("retry", "TimerFired", "total_timeout", "dead"),
+    Move("pending", "ChildSettled", "child_succeeded", "success"),
+    Move("pending", "ChildSettled", "attempts_left", "retry"),
+    Move("pending", "ChildSettled", "no_attempt_left", "dead"),
     Move("pending", "*", "node_cancelled", "cancelled"),
     Move("retry", "*", "node_cancelled", "cancelled"),
+    Move("pending", "SkipRequested", "node_active", "cancelled"),
+    Move("retry", "SkipRequested", "node_active", "cancelled"),
+    Move("dead", "*", "reopened", "pending"),
+    Move("cancelled", "*", "reopened", "pending"),
+    Move("cancelled", "*", "reopened_and_succeeded_late", "success"),
 )
 
 RUN_MOVES: tuple[Move, ...] = (
@@ -114,6 +123,16 @@ RUN_MOVES: tuple[Move, ...] = (
     Move("running", "*", "end_node_reached_as_cancelled", "cancelled"),
     Move("running", "CancelRequested", "outcome_open", "cancelled"),
     Move("running", "TimerFired", "run_timeout", "timed_out"),
+    Move("running", "TerminateRequested", "always", "cancelled"),
+    Move("running", "*", "outcome_decided_and_work_left", "closing"),
+    Move("closing", "*", "closed", "success"),
+    Move("closing", "*", "closed", "failed"),
+    Move("closing", "*", "closed", "cancelled"),
+    Move("closing", "*", "closed", "timed_out"),
+    Move("failed", "RetryRequested", "retryable", "running"),
+    Move("cancelled", "RetryRequested", "retryable", "running"),
+    Move("timed_out", "RetryRequested", "retryable", "running"),
+    Move("pending", "RunReplayed", "always", "running"),
 )
 
 _TASK_TARGETS = frozenset((m.source, m.event, m.target) for m in TASK_MOVES)

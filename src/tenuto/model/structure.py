@@ -9,6 +9,8 @@ Where SEMANTICS leaves freedom:
   or repeating it ends the path, like a sink: the join gets no token of that path in this pass. Back edges of loops
   further inside are edges like any other: dead tokens of such a loop are withheld until it closes (L4), so the join
   does hear of them, and a node whose only way out is to repeat an inner loop still belongs to the race around it.
+* L5, `keep`: may stand on any of the edges back to one header, and holds for the loop; where it stands on several it is
+  the same (`loop_keep_differs`).
 * V, `loop_no_exit`: an edge out of the body is needed; a back edge to the header of an outer loop is one. So is a node
   of the body that no success edge leaves: its success ends the branch, the back edges are dead and the loop closes (F4,
   L4).
@@ -28,7 +30,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tenuto.model.definition import (
-    INSTANT_TYPES,
     NESTING_MAX,
     Definition,
     NodeType,
@@ -45,7 +46,14 @@ from tenuto.model.flow import (
 )
 from tenuto.model.graph import Graph, Loop, Structure
 from tenuto.model.hazards import hazards
-from tenuto.model.problems import Problem, chain, local_problems, parallel_groups, success_group
+from tenuto.model.problems import (
+    Problem,
+    chain,
+    is_instant,
+    local_problems,
+    parallel_groups,
+    success_group,
+)
 
 __all__ = ["Analysis", "Ancestry", "Problem", "analyse", "is_ancestor", "is_descendant_inside"]
 
@@ -276,6 +284,7 @@ def _loops(flow: Flow) -> tuple[Loop, ...] | Problem:
                 max=max(edges[n].loop_max or 1 for n in back[header]),
                 parent=innermost.get(header),
                 exits=tuple(n for n in leaving if edges[n].loop_max is None),
+                keep=max(filter(None, (edges[n].loop_keep for n in back[header])), default=None),
             )
         )
         innermost.update(dict.fromkeys(members, at))
@@ -308,6 +317,16 @@ def _loop_problems(flow: Flow, loop: Loop) -> Iterator[Problem]:
             + ", ".join(str(definition.edges[n].loop_max) for n in loop.back),
             f"write `max: {loop.max}` on all of them",
         )
+    kept = {keep for n in loop.back if (keep := definition.edges[n].loop_keep) is not None}
+    if len(kept) > 1:
+        yield Problem(
+            "loop_keep_differs",
+            (loop.header,),
+            loop.back,
+            f"the edges back to `{name}` are one loop, but their `keep` differ: "
+            + ", ".join(map(str, sorted(kept))),
+            f"write `keep: {loop.keep}` on one of them",
+        )
     if not _leaves(flow, loop) and not _ends_inside(flow, loop):
         yield Problem(
             "loop_no_exit",
@@ -316,8 +335,7 @@ def _loop_problems(flow: Flow, loop: Loop) -> Iterator[Problem]:
             f"no edge leaves the loop of `{name}`",
             f"lead an edge from `{flow.name(definition.edges[loop.back[0]].source)}` to a node behind the loop",
         )
-    types = {definition.nodes[node].type for node in loop.body}
-    if loop.max > _WITHOUT_WAIT_MAX and types <= INSTANT_TYPES:
+    if loop.max > _WITHOUT_WAIT_MAX and all(is_instant(definition.nodes[n]) for n in loop.body):
         yield Problem(
             "loop_without_wait",
             (loop.header,),

@@ -68,13 +68,17 @@ class Success:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The attempt failed. `details` is canonical JSON text or None; `retryable` False: no attempt can help."""
+    """The attempt failed. `details` is canonical JSON text or None; `retryable` False: no attempt can help.
+
+    `classes`: names of the exception's classes, itself first, for retry rules.
+    """
 
     code: str
     message: str
     details: str | None = None
     retryable: bool = True
     retry_after_us: int = 0
+    classes: tuple[str, ...] = ()
 
 
 Result = Success | Failed

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tenuto.machine.snapshot import OpenedWait, Snapshot, Task, Timer
-from tenuto.model.ids import Place, RunId
+from tenuto.model.ids import Place, RunId, WorkerId
 from tenuto.model.payload import PayloadKey
 from tenuto.ports.store import DefinitionRow, EventRow, LeaseRow, NoteRow, PayloadRow, RunRow
 
@@ -20,6 +20,8 @@ class RunFilter:
         key: the idempotency key of the start.
         since, until: created at or after, created before.
         before: only runs older than this id (the page's cursor).
+        parent: only runs that this one called; `source`: only replays of this one. At most one of the two.
+        top: without runs that another one called, as people's lists are; says nothing beside `parent` and `source`.
     """
 
     namespace: str = "default"
@@ -29,6 +31,9 @@ class RunFilter:
     since: int | None = None
     until: int | None = None
     before: RunId | None = None
+    parent: RunId | None = None
+    source: RunId | None = None
+    top: bool = False
     limit: int = 50
 
 
@@ -70,12 +75,13 @@ class WorkflowRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRow:
-    """One version without its text."""
+    """One version without its text, and the aliases that mean it now."""
 
     name: str
     version: int
     hash: str
     created_at: int
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +109,52 @@ class WorkerRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AliasRow:
+    """A name for a version, which may be given to another one."""
+
+    alias: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemView:
+    """One item of a foreach as people see it.
+
+    Attributes:
+        state: of `TASK_STATES`: `running` under a lease, or while its child does.
+        error: of a dead one, as JSON text; `output`: whether there is one.
+        child: the run that does it, while that is open.
+    """
+
+    index: int
+    place: Place
+    state: str
+    attempt: int
+    error: str | None
+    output: bool
+    child: RunId | None = None
+    worker: WorkerId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassView:
+    """One pass of a node in a loop, as far as it was kept.
+
+    Attributes:
+        passes: the iteration of each loop around it, outermost first.
+        state, attempt: of its task, None if the node has none.
+        error: the last one, as JSON text; `output`: whether there is one.
+    """
+
+    place: Place
+    passes: tuple[int, ...]
+    state: str | None
+    attempt: int | None
+    error: str | None
+    output: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetail:
     """Everything about one run but payloads and history."""
 
@@ -118,7 +170,9 @@ class RunDetail:
 class Reads(Protocol):
     """`get` raises NotFound, `find` may answer None, `list` is a page, newest first."""
 
-    async def get_run(self, run_id: RunId) -> RunDetail: ...
+    async def get_run(self, run_id: RunId, *, items: bool = True) -> RunDetail:
+        """`items` False: without the rows of items and pages, of which there may be a hundred thousand."""
+        ...
 
     async def get_runs(self, run_ids: Sequence[RunId]) -> Sequence[RunRow]:
         """Those of these runs that there are, in order."""
@@ -150,6 +204,14 @@ class Reads(Protocol):
 
     async def all_payloads(self, run_id: RunId) -> Sequence[PayloadRow]: ...
 
+    async def payload_rows(self, run_id: RunId, keys: Sequence[PayloadKey]) -> Sequence[PayloadRow]:
+        """All that was ever stored under these keys, whatever its number."""
+        ...
+
+    async def find_children(self, run_id: RunId, places: Sequence[Place]) -> Mapping[Place, RunId]:
+        """The run that was called last at each of these places that has called one."""
+        ...
+
     async def get_definition(self, content_hash: str) -> DefinitionRow: ...
 
     async def find_definition(self, namespace: str, name: str) -> DefinitionRow | None:
@@ -157,6 +219,16 @@ class Reads(Protocol):
         ...
 
     async def get_version(self, namespace: str, name: str, version: int) -> DefinitionRow: ...
+
+    async def find_version(
+        self, namespace: str, name: str, reference: str | None = None
+    ) -> DefinitionRow | None:
+        """What `name@reference` means: a number is a version, other text an alias, None the newest version."""
+        ...
+
+    async def list_aliases(self, namespace: str, name: str) -> Sequence[AliasRow]:
+        """By alias."""
+        ...
 
     async def list_workflows(
         self, namespace: str, *, after: str = "", limit: int = 50
@@ -167,6 +239,27 @@ class Reads(Protocol):
     async def list_versions(
         self, namespace: str, name: str, *, before: int | None = None, limit: int = 50
     ) -> Sequence[VersionRow]: ...
+
+    async def list_items(
+        self,
+        run_id: RunId,
+        place: Place,
+        *,
+        after: int = -1,
+        limit: int = 100,
+        states: Sequence[str] = (),
+    ) -> Sequence[ItemView]:
+        """Items of the foreach at `place` after this index, in order; those not begun are left out.
+
+        `states`: only those, of `TASK_STATES`.
+        """
+        ...
+
+    async def list_passes(
+        self, run_id: RunId, node: str, *, after: tuple[int, ...] = (), limit: int = 100
+    ) -> Sequence[PassView]:
+        """Passes of a node in loops after this one, oldest first; of one that was done again the last time."""
+        ...
 
     async def list_tasks(self, wanted: TaskFilter) -> Sequence[TaskRow]: ...
 
@@ -182,6 +275,9 @@ class Reads(Protocol):
         """What open waits wait for, of one event or of all; at most 1,000 addresses."""
         ...
 
-    async def count_runs(self, namespace: str) -> Mapping[str, int]:
-        """State as people see it (`paused` is one) -> how many; without those of which there are none."""
+    async def count_runs(self, namespace: str, *, top: bool = False) -> Mapping[str, int]:
+        """State as people see it (`paused` is one) -> how many; without those of which there are none.
+
+        `top`: of those only that no run called.
+        """
         ...

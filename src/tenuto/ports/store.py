@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
-from tenuto.machine.actions import SettleRun
+from tenuto.machine.actions import SettleRun, ShiftTimers
 from tenuto.machine.events import Deadline, TimerKind
 from tenuto.machine.snapshot import OpenedWait, Snapshot, Task, Timer
 from tenuto.model.expressions import Message
@@ -43,6 +44,7 @@ class RunRow:
     """A run as its user sees it. `definition` is the content hash of the pinned version.
 
     `output` and `error` are where the result is found once final (`machine.codec.decode_output`); texts as stored.
+    `definition` of an inline graph's run: the hash, `#`, and the path of inline numbers (`graph.inline_of`).
     """
 
     run_id: RunId
@@ -58,6 +60,54 @@ class RunRow:
     output: str | None = None
     error: str | None = None
     quarantine: str | None = None
+    parent: tuple[RunId, Place] | None = None
+    """The run and place that called it, also where it is not waited for."""
+    source: RunId | None = None
+    """The run that it replays."""
+    compensation: str = "none"
+
+
+class NoticeKind(StrEnum):
+    """What a notice says to its run."""
+
+    START = "start"
+    """To a child that does not exist yet: begin."""
+    SETTLED = "settled"
+    """To a parent: the child of this place is final."""
+    CANCEL = "cancel"
+    TERMINATE = "terminate"
+    PAUSE = "pause"
+    """The parent's flag may have changed."""
+    RETRY = "retry"
+    """To a final child: go on (R1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeRow:
+    """A stored fact from one run to another: written by the commit that makes it true, removed by the one that decides
+    it. One of a kind, target and place; a newer one takes its place.
+
+    Attributes:
+        run_id: whom it is for. `sender`: the other run.
+        place: in the parent: of the call or item.
+        data: JSON; of START what `Start` holds, else `{}` or `{"freeze": true}`.
+    """
+
+    run_id: RunId
+    kind: NoticeKind
+    place: Place
+    sender: RunId
+    data: str = "{}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemRow:
+    """One item of a foreach as stored. Texts are canonical JSON, None where there is none."""
+
+    index: int
+    state: str
+    output: str | None
+    error: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +119,19 @@ class LoadRequest:
     timers: tuple[tuple[RunId, Place, TimerKind], ...] = ()
     waits: tuple[tuple[RunId, Place], ...] = ()
     payloads: tuple[tuple[RunId, PayloadKey], ...] = ()
-    mailbox: tuple[tuple[str, str, str], ...] = ()
-    """(namespace, event, key)"""
+    mailbox: tuple[tuple[str, str, str, MessageId | None], ...] = ()
+    """(namespace, event, key, after this message): the oldest unused, or the next one (`Evaluator.mailbox`)"""
+    notices: tuple[tuple[RunId, str, Place], ...] = ()
+    """(target run, kind, place)"""
+    items: tuple[tuple[RunId, Place], ...] = ()
+    """Places of foreach nodes: states of their items' tasks, and the items' outputs and errors."""
+    passes: tuple[tuple[RunId, str, int], ...] = ()
+    """(run, prefix of the places `node.`, epoch): outputs and errors of a node's passes, whatever epoch is in their
+    names (R3)."""
+    children: tuple[tuple[RunId, Place], ...] = ()
+    """(parent, place): which child run was started there last."""
+    addresses: tuple[tuple[str, str, str], ...] = ()
+    """(namespace, event, key): the open waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +144,18 @@ class Loaded:
     timers: Mapping[tuple[RunId, Place, TimerKind], Timer] = field(default_factory=dict)
     waits: Mapping[tuple[RunId, Place], OpenedWait] = field(default_factory=dict)
     payloads: Mapping[tuple[RunId, PayloadKey], str] = field(default_factory=dict)
-    mailbox: Mapping[tuple[str, str, str], Message] = field(default_factory=dict)
-    """The oldest unused message of each address that has one."""
+    mailbox: Mapping[tuple[str, str, str, MessageId | None], Message] = field(default_factory=dict)
+    """By the request's key, where there is such a message."""
+    notices: Mapping[tuple[RunId, str, Place], NoticeRow] = field(default_factory=dict)
+    items: Mapping[tuple[RunId, Place], tuple[ItemRow, ...]] = field(default_factory=dict)
+    """In no order; items that were never begun are absent."""
+    passes: Mapping[tuple[RunId, str, int], tuple[PayloadRow, ...]] = field(default_factory=dict)
+    children: Mapping[tuple[RunId, Place], RunId] = field(default_factory=dict)
+    """Where there is one."""
+    addresses: Mapping[tuple[str, str, str], tuple[tuple[RunId, OpenedWait], ...]] = field(
+        default_factory=dict
+    )
+    """Oldest first; addresses that nobody waits for are absent."""
 
 
 # -- what commit takes --------------------------------------------------------------------------------------------
@@ -100,6 +171,8 @@ class NewRun:
     definition: str
     key: str | None
     created_at: int
+    parent: tuple[RunId, Place] | None = None
+    source: RunId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +189,8 @@ class Claims:
     """(place, version)"""
     messages: tuple[MessageId, ...] = ()
     """Removed by the change."""
+    notices: tuple[tuple[NoticeKind, Place, RunId], ...] = ()
+    """(kind, place, sender) of notices to this run; removed by the change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +218,7 @@ class EagerGrant:
     """A task that this change made ready, to be leased to `worker` in the same commit instead of a ready row.
 
     Refused by the store (then it gets its ready row) while an entry of the same queue with equal or higher priority
-    has waited more than a second.
+    has waited more than a second, or an old lease of the task lives.
     """
 
     place: Place
@@ -155,14 +230,25 @@ class EagerGrant:
 class Change:
     """All that a batch of decided events of one run writes: netted, each row at most once.
 
-    Written in this order: claims and the guard `seq = expected_seq`; the run (if new), events, payloads; tasks created,
-    updated, cancelled; timers and waits cleared, then set; `hold` / `release_at` / `close`; ready rows and eager
-    grants; `settle`. `expected_seq` 0 with `new_run` inserts the run.
+    Written in this order: claims and the guard `seq = expected_seq`; the run (if new), events; payloads dropped, what a
+    replay copies, payloads; tasks shifted, created, updated, cancelled, items cancelled; timers and waits cleared
+    (all, if the run closes), timers shifted, then set; messages and notices; `hold` / `release_at` / `close` on the
+    tasks; ready rows and eager grants; `settle`. `expected_seq` 0 with `new_run` inserts the run. Without events it
+    only uses up its claims.
 
     Attributes:
         updated: (task, ends_lease): all decided columns; with ends_lease the lease columns are cleared.
-        ready: tasks to offer; `EagerGrant`s name some of them.
+        ready: tasks to offer; `EagerGrant`s name some of them. One that is still leased is not offered and not granted:
+            whatever ends that lease offers it.
         cleared: (place, kind or None for all).
+        cancelled_items: places of foreach nodes of which every open task is cancelled (`CancelItems`).
+        close: `CloseRun`; sends the open children of open tasks a cancel.
+        terminate_children, tell_children: notices to every open child of the run; the second with its data.
+        notices: to insert as they are.
+        posts: messages to put into the mailbox; one whose event_id is known is dropped.
+        dropped: places whose payloads go, with those of the items and of the inner loops' passes there (L5).
+        reopen: `ReopenRun`; the row's state is the snapshot's.
+        copy: (source run, node ids that are not copied): `CopyKept`. Copies have number 0: what the run puts is newer.
     """
 
     run_id: RunId
@@ -185,6 +271,15 @@ class Change:
     ready: tuple[Task, ...] = ()
     eager: tuple[EagerGrant, ...] = ()
     settle: SettleRun | None = None
+    cancelled_items: tuple[Place, ...] = ()
+    terminate_children: bool = False
+    tell_children: str | None = None
+    notices: tuple[NoticeRow, ...] = ()
+    posts: tuple[NewMessage, ...] = ()
+    dropped: tuple[Place, ...] = ()
+    shift: ShiftTimers | None = None
+    reopen: bool = False
+    copy: tuple[RunId, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +297,8 @@ class Committed:
     losers: frozenset[RunId] = frozenset()
     taken: Mapping[RunId, RunId] = field(default_factory=dict)
     granted: frozenset[tuple[RunId, Place]] = frozenset()
+    told: tuple[RunId, ...] = ()
+    """Runs to which the winners wrote notices: they are to be looked at."""
 
 
 # -- the other verbs ----------------------------------------------------------------------------------------------
@@ -247,7 +344,7 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """An unused message and the oldest open wait for its address (then run id, place)."""
+    """An unused message and an open wait for its address."""
 
     run_id: RunId
     wait: OpenedWait
@@ -273,7 +370,13 @@ class Due:
     now: int
     tasks: tuple[DueTask, ...] = ()
     timers: tuple[tuple[RunId, Timer], ...] = ()
+    """Those of kind DRAIN are due when no task of their run has a live lease, whatever their moment."""
     matches: tuple[Match, ...] = ()
+    """Each hinted message, oldest first, with every open wait for its address, oldest first (then run id, place)."""
+    notices: tuple[NoticeRow, ...] = ()
+    """A START belongs to its sender's run: the child does not exist yet."""
+    unmatched: tuple[MessageId, ...] = ()
+    """Hinted messages without an open wait: `unhint` them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,7 +392,10 @@ class Pulse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionRow:
-    """One immutable version. `graph`: `model.stored.encode_graph`'s text; `hash` covers the meaning, not the layout."""
+    """One immutable version. `graph`: `model.stored.encode_graph`'s text; `hash` covers the meaning, not the layout.
+
+    `created`: of an answer of `put_definition`: it is new; else it was there.
+    """
 
     namespace: str
     name: str
@@ -298,6 +404,7 @@ class DefinitionRow:
     source: str
     graph: str
     created_at: int
+    created: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,16 +450,50 @@ class Store(Protocol):
         """Keep what attempts said, as far as their tasks exist. Returns what was new, with the store's time."""
         ...
 
-    async def release(self, worker: WorkerId, leases: Sequence[Beat]) -> int:
-        """Clear leases that still stand and offer their tasks again. Returns how many."""
+    async def release(self, worker: WorkerId, leases: Sequence[Beat], *, begun: bool = True) -> int:
+        """Clear leases that still stand and offer their tasks again. Returns how many.
+
+        `begun` False: nobody has worked under them, so for `started` they were not handed out.
+        """
         ...
 
     async def post(self, message: NewMessage) -> bool:
         """Put a message into the mailbox. False: its event_id was there already, nothing stored."""
         ...
 
+    async def unhint(
+        self, messages: Sequence[MessageId], refused: Sequence[tuple[MessageId, RunId, Place, int]]
+    ) -> None:
+        """Leave these messages out of `due` until a wait for their address opens again.
+
+        Not those for which another wait is open than the ones that refused them: (message, run, place, version).
+        """
+        ...
+
+    async def started(self, run_id: RunId) -> Sequence[Place]:
+        """Places of all tasks of a run of which an attempt was ever handed out, to a worker or a child."""
+        ...
+
     async def put_definition(self, row: DefinitionRow) -> DefinitionRow:
-        """Store a version unless the name's newest has the same hash. `version` given is ignored: the answer has it."""
+        """Store a version unless the name's newest has the same hash. `version` given is ignored: the answer has it.
+
+        The text of an older version is a new version. A deleted version's number is not given again.
+        """
+        ...
+
+    async def drop_version(self, namespace: str, name: str, version: int) -> None:
+        """Delete a version: nothing can be started by it any more. Runs that have ended are still found by its hash.
+
+        Raises NotFound; Conflict while a run of it is not final, a child of it is about to start or an alias means it.
+        """
+        ...
+
+    async def put_alias(self, namespace: str, name: str, alias: str, version: int) -> int | None:
+        """Let `alias` mean this version from now on; what it meant before, None for nothing. Raises NotFound."""
+        ...
+
+    async def drop_alias(self, namespace: str, name: str, alias: str) -> bool:
+        """Forget an alias. False: there was none."""
         ...
 
     async def put_worker(self, worker: WorkerInfo, incarnation: str) -> None:

@@ -21,6 +21,7 @@ from tenuto.model.states import RunState
 from tenuto.sdk import workflows
 from tenuto.sdk.failures import RunFailed
 from tenuto.sdk.link import LINKS, refuse_in_loop, told
+from tenuto.sdk.nested import all_pages
 from tenuto.sdk.remote import Remote
 from tenuto.sdk.waiting import named
 from tenuto.sdk.wire import check_address
@@ -138,14 +139,32 @@ class Far:
 
         await self.link.ask(health)
 
-    async def deploy(self, source: Source) -> Deployed:
-        """Store a definition's text."""
+    async def deploy(
+        self, source: Source, aliases: Sequence[str] = (), *, anew: bool = False
+    ) -> Deployed:
+        """Store a definition's text; `anew`: whatever was stored before."""
         known = self._deployed.get(source)
-        if known is None:
+        if known is None or anew:
             text = _text(source)
-            found = await self.link.ask(lambda remote: remote.deploy(text, source.file))
+            found = await self.link.ask(
+                lambda remote: remote.deploy(text, source.file, aliases=aliases)
+            )
             known = self._deployed[source] = _stored(found)
         return known
+
+    async def set_alias(self, name: str, alias: str, version: int) -> int | None:
+        """Let `name@alias` mean this version; what it meant before."""
+        found = await self.link.ask(lambda remote: remote.set_alias(name, alias, version))
+        return None if found["was"] is None else int(found["was"])
+
+    async def drop_alias(self, name: str, alias: str) -> int:
+        """Let `name@alias` mean nothing; what it meant."""
+        return int((await self.link.ask(lambda remote: remote.drop_alias(name, alias)))["version"])
+
+    async def delete_version(self, name: str, version: int) -> None:
+        """Delete a version."""
+        self._deployed.clear()
+        await self.link.ask(lambda remote: remote.delete_version(name, version))
 
     async def start(
         self,
@@ -194,11 +213,17 @@ class Far:
         [run_id] = await self._start_stored(stored, [(dict(params), None)], {})
         return run_id
 
-    async def send_event(self, event: str, key: str, payload: object, event_id: str | None) -> bool:
+    async def send_event(
+        self, event: str, key: str, payload: object, event_id: str | None, keep: str | None = None
+    ) -> bool:
         """Put an event into the mailbox. False: dropped."""
         return await self.link.ask(
-            lambda remote: remote.send_event(event, key, payload, event_id=event_id)
+            lambda remote: remote.send_event(event, key, payload, event_id=event_id, keep=keep)
         )
+
+    async def heartbeat(self, event: str, key: str) -> int:
+        """Show a sign of life to those who wait for an event; how many they are."""
+        return await self.link.ask(lambda remote: remote.heartbeat(event, key))
 
     async def find_run(self, run_id: str) -> str:
         """The id, once the server knows it. The whole of it: a part names a run of today, and another tomorrow."""
@@ -237,9 +262,48 @@ class Far:
         """Hand out no more of its tasks."""
         await self.link.ask(lambda remote: remote.pause_run(run_id))
 
-    async def resume(self, run_id: str) -> None:
+    async def resume(self, run_id: str, *, freeze_timers: bool = False) -> None:
         """Go on after a pause."""
-        await self.link.ask(lambda remote: remote.resume_run(run_id))
+        await self.link.ask(lambda remote: remote.resume_run(run_id, freeze_timers=freeze_timers))
+
+    async def terminate(self, run_id: str, reason: str) -> None:
+        """End it at once."""
+        await self.link.ask(lambda remote: remote.terminate_run(run_id, reason))
+
+    async def skip(self, run_id: str, node: str, output: object) -> None:
+        """Take a node as done."""
+        await self.link.ask(lambda remote: remote.skip_node(run_id, node, output))
+
+    async def retry(
+        self, run_id: str, *, skip: str | None, output: object, dry_run: bool
+    ) -> Mapping[str, Any]:
+        """Go on with it, or only say how; the plan."""
+        found = await self.link.ask(
+            lambda remote: remote.retry_run(run_id, skip=skip, output=output, dry_run=dry_run)
+        )
+        plan: Mapping[str, Any] = found["plan"]
+        return plan
+
+    async def replay(
+        self,
+        run_id: str,
+        node: str,
+        *,
+        input: object,
+        vars: Mapping[str, object] | None,
+        dry_run: bool,
+    ) -> tuple[str | None, Mapping[str, Any]]:
+        """Start a run that keeps what it did before a node, or only say how: its id and the plan."""
+        found = await self.link.ask(
+            lambda remote: remote.replay_run(run_id, node, input=input, vars=vars, dry_run=dry_run)
+        )
+        return found["run_id"], found["plan"]
+
+    async def pages(
+        self, page: Callable[[Remote, str | None], Coroutine[Any, Any, Mapping[str, Any]]]
+    ) -> list[Mapping[str, Any]]:
+        """All entries of a list. `page`: asks for the one that begins at a cursor."""
+        return await self.link.ask(lambda remote: all_pages(partial(page, remote)))
 
     def close(self) -> None:
         """Close all connections."""
@@ -294,6 +358,7 @@ def _stored(version: Mapping[str, Any]) -> Deployed:
         hash=version["hash"],
         input_schema=None if schema is None else json.dumps(schema),
         vars=json.dumps(version["vars"]),
+        created=version.get("created", False),
     )
 
 

@@ -8,116 +8,41 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
 
 import httpx2
 
 from tenuto.dsl.storable import check_word
-from tenuto.model.errors import Unavailable
 from tenuto.model.instants import format_instant
 from tenuto.model.states import FINAL_RUN_STATES
-from tenuto.model.version import VERSION
 from tenuto.runtime.results import canonical
-from tenuto.sdk.problems import error_of, problem_of, strange
+from tenuto.sdk.exchange import CONNECT_S, Document, Exchange
 from tenuto.sdk.wire import (
     Calm,
-    body_of,
-    check_address,
     drawn,
-    is_loopback,
-    is_unknown_name,
-    is_without_tls,
-    object_of,
-    query,
     read_events,
     reason_of,
-    retry_after,
     run_segment,
     segment,
-    trust,
 )
 
-Document = dict[str, Any]
-
-TIMEOUT_S = 30.0
-PATIENCE_S = 20.0
-"""How long who waits for a run keeps on asking a server that has gone, before it says so."""
-CONNECT_S = 5.0
 LIMIT = 50
 WAIT_S = 25.0
 """Longest single request of a wait: below what anything between client and server bears."""
 SILENCE_S = 60.0
 """A stream that says nothing for so long is opened anew; a server sends signs of life more often."""
-_KEPT_S = 2.0
-"""Idle connections are kept for less than a server keeps them: else a request would meet its end."""
-_REFUSALS_MAX = 5
-_QUICK_S = 1.5
-_LOST = (
-    httpx2.ReadError,
-    httpx2.WriteError,
-    httpx2.CloseError,
-    httpx2.RemoteProtocolError,
-)
-_HIDDEN = re.compile(r"//[^/@]*@")
-_NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 
-class Remote:
+class Remote(Exchange):
     """One server. Use it as an async context manager, or call `close`.
 
     Every verb raises Unavailable where the server cannot be reached or is none of ours, and what the engine itself
     would raise for the request.
-
-    Attributes:
-        url: the server's address for people, without `/v1` and without a password.
-        version: of the server, once it has answered.
     """
-
-    def __init__(
-        self, url: str, *, timeout_s: float = TIMEOUT_S, patience_s: float = PATIENCE_S
-    ) -> None:
-        """Nothing is asked yet.
-
-        Args:
-            url: `http://host:port`.
-            timeout_s: seconds for one answer.
-            patience_s: seconds for which waits and streams look for a server that has gone.
-        """
-        address = check_address(url)
-        self.url = _HIDDEN.sub("//***@", address)
-        self.version = ""
-        self._patience_s, self._timeout_s = patience_s, timeout_s
-        self._client = httpx2.AsyncClient(
-            base_url=f"{address}/v1",
-            headers={"User-Agent": f"tenuto/{VERSION}", "Accept": "application/json"},
-            timeout=httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s)),
-            limits=httpx2.Limits(keepalive_expiry=_KEPT_S),
-            follow_redirects=False,
-            trust_env=not is_loopback(address),  # no proxy leads to this very machine
-            verify=trust(address),
-        )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        stack: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._client.aclose()
 
     # -- runs ------------------------------------------------------------------------------------------------------
 
-    async def list_runs(
+    async def list_runs(  # noqa: PLR0913 - a filter each, by keyword
         self,
         *,
         workflow: str | None = None,
@@ -125,6 +50,8 @@ class Remote:
         key: str | None = None,
         since: int | None = None,
         until: int | None = None,
+        parent: str | None = None,
+        children: bool = False,
         limit: int = LIMIT,
         cursor: str | None = None,
     ) -> Document:
@@ -135,6 +62,8 @@ class Remote:
             "key": key,
             "since": None if since is None else format_instant(since),
             "until": None if until is None else format_instant(until),
+            "parent": parent,
+            "children": "true" if children else None,
             "limit": limit,
             "cursor": cursor,
         }
@@ -163,6 +92,38 @@ class Remote:
     async def run_node(self, text: str, node: str) -> Document:
         """Payloads, attempts and notes of a node."""
         return await self._get(f"/runs/{run_segment(text)}/nodes/{segment(node, 'node')}")
+
+    async def list_children(
+        self, text: str, *, limit: int = LIMIT, cursor: str | None = None
+    ) -> Document:
+        """A page of the runs that a run has called, newest first."""
+        return await self._get(
+            f"/runs/{run_segment(text)}/children", {"limit": limit, "cursor": cursor}
+        )
+
+    async def list_items(
+        self,
+        text: str,
+        node: str,
+        *,
+        states: Sequence[str] = (),
+        limit: int = LIMIT,
+        cursor: str | None = None,
+    ) -> Document:
+        """A page of the items of a foreach that have begun, in order."""
+        return await self._get(
+            f"/runs/{run_segment(text)}/nodes/{segment(node, 'node')}/items",
+            {"state": list(states), "limit": limit, "cursor": cursor},
+        )
+
+    async def list_iterations(
+        self, text: str, node: str, *, limit: int = LIMIT, cursor: str | None = None
+    ) -> Document:
+        """A page of the passes of a node in loops, oldest first."""
+        return await self._get(
+            f"/runs/{run_segment(text)}/nodes/{segment(node, 'node')}/iterations",
+            {"limit": limit, "cursor": cursor},
+        )
 
     async def export_run(self, text: str) -> Document:
         """All that is kept of a run."""
@@ -209,9 +170,95 @@ class Remote:
         """Hand out no more of its tasks."""
         return await self._call("POST", f"/runs/{run_segment(text)}/pause", fields={})
 
-    async def resume_run(self, text: str) -> Document:
+    async def resume_run(self, text: str, *, freeze_timers: bool = False) -> Document:
         """Go on after a pause or a quarantine."""
-        return await self._call("POST", f"/runs/{run_segment(text)}/resume", fields={})
+        fields = {"freeze_timers": "true"} if freeze_timers else {}
+        return await self._call("POST", f"/runs/{run_segment(text)}/resume", fields=fields)
+
+    async def terminate_run(self, text: str, reason: str = "") -> Document:
+        """End a run at once, without undoing anything. Raises Conflict where it has ended."""
+        fields = {"reason": json.dumps(reason)} if reason else {}
+        return await self._call("POST", f"/runs/{run_segment(text)}/terminate", fields=fields)
+
+    async def skip_node(self, text: str, node: str, output: object = None) -> Document:
+        """Take a node as done, with this output.
+
+        Raises:
+            Refused: an output that JSON cannot hold.
+            Conflict: it has neither anything under way, nor failed the run.
+        """
+        return await self._call(
+            "POST",
+            f"/runs/{run_segment(text)}/nodes/{segment(node, 'node')}/skip",
+            fields={"output": canonical(output, name="output")},
+        )
+
+    async def retry_run(
+        self,
+        text: str,
+        *,
+        skip: str | None = None,
+        output: object = None,
+        dry_run: bool = False,
+    ) -> Document:
+        """Go on with a run that did not succeed: `{"run_id", "dry_run", "plan"}`.
+
+        Args:
+            text: the run.
+            skip: a node that is taken as done, with `output`, instead of being run again.
+            output: of that node.
+            dry_run: only say what would be done.
+
+        Raises:
+            Refused: an output that JSON cannot hold.
+            Conflict: it cannot, with the reason.
+        """
+        fields = {}
+        if skip is not None:
+            given = canonical(output, name="output")
+            fields["skip"] = f'{{"node":{json.dumps(skip)},"output":{given}}}'
+        return await self._call(
+            "POST",
+            f"/runs/{run_segment(text)}/retry",
+            params={"dry_run": "true"} if dry_run else None,
+            fields=fields,
+            again=dry_run,
+        )
+
+    async def replay_run(
+        self,
+        text: str,
+        node: str,
+        *,
+        input: object = None,
+        vars: Mapping[str, object] | None = None,
+        dry_run: bool = False,
+    ) -> Document:
+        """Start a run that keeps what another one did before a node: `{"run_id", "dry_run", "plan"}`.
+
+        Args:
+            text: the other run.
+            node: with which the new one begins.
+            input: in place of the old one; None is the old one.
+            vars: over those of the old one.
+            dry_run: only say what would be done.
+
+        Raises:
+            Refused: a value that JSON cannot hold.
+            Conflict: it cannot, with the reason.
+        """
+        fields = {"from": json.dumps(node)}
+        if input is not None:
+            fields["input"] = canonical(input, name="input")
+        if vars:
+            fields["vars"] = canonical(dict(vars), name="vars")
+        return await self._call(
+            "POST",
+            f"/runs/{run_segment(text)}/replay",
+            params={"dry_run": "true"} if dry_run else None,
+            fields=fields,
+            again=dry_run,
+        )
 
     async def wait_run(self, text: str, timeout_s: float | None = None) -> Document:
         """Wait for the end of a run; how it stands then, or after `timeout_s`: look at `state`.
@@ -287,20 +334,28 @@ class Remote:
         """`{"valid", "findings", "name"}` of a definition's text."""
         return await self._post_source("/workflows/validate", source, file)
 
-    async def deploy(self, source: str, file: str | None = None) -> Document:
+    async def deploy(
+        self, source: str, file: str | None = None, *, aliases: Sequence[str] = ()
+    ) -> Document:
         """Store a definition; its version, with `created` False where the newest was the same.
+
+        `aliases` mean it from now on.
 
         Raises:
             InvalidDefinition: with all findings.
         """
-        made = await self._post_source("/workflows", source, file)
+        made = await self._post_source("/workflows", source, file, aliases)
         made.setdefault("created", True)
         return made
 
-    async def _post_source(self, path: str, source: str, file: str | None) -> Document:
+    async def _post_source(
+        self, path: str, source: str, file: str | None, aliases: Sequence[str] = ()
+    ) -> Document:
         fields = {"source": json.dumps(source)}
         if file is not None:
             fields["file"] = json.dumps(file)
+        if aliases:
+            fields["aliases"] = json.dumps(list(aliases))
         return await self._call("POST", path, fields=fields, again=True)
 
     async def list_workflows(self, *, limit: int = LIMIT, cursor: str | None = None) -> Document:
@@ -308,7 +363,7 @@ class Remote:
         return await self._get("/workflows", {"limit": limit, "cursor": cursor})
 
     async def get_workflow(self, name: str) -> Document:
-        """The newest version of a name."""
+        """The newest version of a name; of `order@3` or `order@stable` the one that is named."""
         return await self._get(f"/workflows/{segment(name, 'workflow')}")
 
     async def list_versions(
@@ -321,6 +376,36 @@ class Remote:
     async def get_version(self, name: str, version: int) -> Document:
         """One version."""
         return await self._get(f"/workflows/{segment(name, 'workflow')}/versions/{version}")
+
+    async def delete_version(self, name: str, version: int) -> Document:
+        """Delete a version. Raises NotFound, Conflict (an unfinished run or an alias has it)."""
+        path = f"/workflows/{segment(name, 'workflow')}/versions/{version}"
+        return await self._call("DELETE", path)
+
+    async def diff_versions(
+        self, name: str, *, old: str | None = None, new: str | None = None
+    ) -> Document:
+        """What changed from one version to another. Raises NotFound, InvalidInput (nothing is older)."""
+        path = f"/workflows/{segment(name, 'workflow')}/diff"
+        return await self._get(path, {"from": old, "to": new})
+
+    async def list_aliases(self, name: str) -> Document:
+        """All aliases of a name."""
+        return await self._get(f"/workflows/{segment(name, 'workflow')}/aliases")
+
+    async def get_alias(self, name: str, alias: str) -> Document:
+        """One alias. Raises NotFound."""
+        return await self._get(_alias_path(name, alias))
+
+    async def set_alias(self, name: str, alias: str, version: int) -> Document:
+        """Let `name@alias` mean this version from now on; `was`: what it meant before. Raises NotFound."""
+        fields = {"version": json.dumps(version)}
+        # Not repeated: the second answer would tell of the first one's version.
+        return await self._call("PUT", _alias_path(name, alias), fields=fields)
+
+    async def drop_alias(self, name: str, alias: str) -> Document:
+        """Let `name@alias` mean nothing; what it meant. Raises NotFound."""
+        return await self._call("DELETE", _alias_path(name, alias))
 
     # -- the rest --------------------------------------------------------------------------------------------------
 
@@ -345,7 +430,13 @@ class Remote:
         return await self._get("/events/awaited", {"event": event})
 
     async def send_event(
-        self, event: str, key: str, payload: object = None, *, event_id: str | None = None
+        self,
+        event: str,
+        key: str,
+        payload: object = None,
+        *,
+        event_id: str | None = None,
+        keep: str | None = None,
     ) -> bool:
         """Put an event into the mailbox. False: one with this id was there already.
 
@@ -357,146 +448,22 @@ class Remote:
         given = {"event": event, "key": key, "event_id": event_id or drawn("once")}
         fields = {name: json.dumps(text) for name, text in given.items()}
         fields["payload"] = canonical(payload, name="payload")
+        if keep is not None:
+            fields["keep"] = json.dumps(keep)
         answer = await self._call("POST", "/events", fields=fields, again=True)
         # Sent twice by us because an answer was lost, it was stored all the same.
         return bool(answer.get("stored")) or event_id is None
 
+    async def heartbeat(self, event: str, key: str) -> int:
+        """Show a sign of life to those who wait for an event; how many they are."""
+        fields = {"event": json.dumps(event), "key": json.dumps(key)}
+        answer = await self._call("POST", "/events/heartbeat", fields=fields, again=True)
+        return int(answer["waits"])
+
     async def health(self) -> Document:
         """`{"status", "version", "database", "pid", "url"}`, a server that is going down, too."""
-        answer = await self._exchange("GET", "/health", again=True)
-        return self._healthy(answer)
+        return await self._hello()
 
-    # -- exchange --------------------------------------------------------------------------------------------------
 
-    async def _get(self, path: str, params: Mapping[str, object] | None = None) -> Document:
-        return await self._call("GET", path, params=params, again=True)
-
-    async def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, object] | None = None,
-        fields: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        again: bool = False,
-        patience_s: float = _QUICK_S,
-        read_s: float | None = None,
-    ) -> Document:
-        """One verb: its document. `fields`: of the body's object, as JSON texts. `again`: may be repeated."""
-        await self._greet()
-        answer = await self._exchange(
-            method,
-            path,
-            params=params,
-            fields=fields,
-            headers=headers,
-            again=again,
-            patience_s=patience_s,
-            read_s=read_s,
-        )
-        document = object_of(answer) if answer.is_success else None
-        if document is None:
-            raise self._failure(answer)
-        return document
-
-    async def _greet(self) -> None:
-        """Once: is it a Tenuto server that answers?"""
-        if not self.version:
-            await self.health()
-
-    def _healthy(self, answer: httpx2.Response) -> Document:
-        document = object_of(answer)
-        known = document or {}
-        if isinstance(known.get("version"), str) and isinstance(known.get("status"), str):
-            self.version = known["version"]
-            return known
-        raise self._failure(answer)
-
-    async def _exchange(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, object] | None = None,
-        fields: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        again: bool,
-        patience_s: float = _QUICK_S,
-        read_s: float | None = None,
-    ) -> httpx2.Response:
-        """One answer, whatever it says; asks again as far as that is safe."""
-        request = self._client.build_request(
-            method,
-            path,
-            params=query(params),
-            content=None if fields is None else body_of(fields),
-            headers={
-                **({} if fields is None else {"Content-Type": "application/json"}),
-                **(headers or {}),
-            },
-        )
-        if read_s is not None:
-            request.extensions["timeout"] = httpx2.Timeout(read_s, connect=CONNECT_S).as_dict()
-        calm, refusals = Calm(patience_s), 0
-        while True:
-            try:
-                answer = await self._client.send(request)
-            except _NEVER_SENT as error:
-                if not self.version:
-                    raise self._nobody(error) from None
-                await calm.wait(self._gone(reason_of(error)))
-            except _LOST as error:
-                if not again:
-                    raise Unavailable(
-                        f"the connection to {self.url} was lost before it answered; it may have "
-                        "been done: look before you try again"
-                    ) from None
-                await calm.wait(self._gone(reason_of(error)))
-            except httpx2.TimeoutException:
-                raise Unavailable(
-                    f"{self.url} has not answered within {read_s or self._timeout_s:g} s"
-                ) from None
-            except httpx2.HTTPError as error:
-                raise Unavailable(f"{self.url} cannot be asked: {reason_of(error)}") from None
-            else:
-                if answer.status_code == 429 and refusals < _REFUSALS_MAX:
-                    refusals += 1
-                    await asyncio.sleep(retry_after(answer))
-                elif answer.status_code == 503 and again and patience_s > _QUICK_S:
-                    await calm.wait(self._failure(answer))
-                else:
-                    return answer
-
-    # -- failures --------------------------------------------------------------------------------------------------
-
-    def _failure(self, answer: httpx2.Response) -> Exception:
-        problem = problem_of(answer.status_code, answer.headers, answer.content)
-        if problem is None:
-            error: Exception = strange(answer.status_code, answer.headers, self.url)
-        else:
-            error = error_of(problem, self.url)
-        if self.version not in ("", VERSION) and (problem is None or answer.status_code == 405):
-            return Unavailable(
-                f"{self.url} does not know this request: it is Tenuto {self.version}, and this is "
-                f"{VERSION}; bring the older one up to date"
-            )
-        return error
-
-    def _nobody(self, error: Exception) -> Unavailable:
-        if isinstance(error, httpx2.ConnectTimeout | httpx2.PoolTimeout):
-            return Unavailable(f"{self.url} cannot be reached: no answer within {CONNECT_S:g} s")
-        reason = reason_of(error)
-        if "refused" in reason.lower() or "attempts failed" in reason.lower():
-            return Unavailable(f"nobody listens at {self.url}; start a server with `tenuto dev`")
-        if is_without_tls(reason):
-            plain = self.url.replace("https:", "http:", 1)
-            return Unavailable(f"{self.url} answers without TLS; write {plain}")
-        if is_unknown_name(error):
-            return Unavailable(f"{self.url} cannot be reached: its name is not known; check it")
-        return Unavailable(f"{self.url} cannot be reached: {reason}")
-
-    def _gone(self, reason: str) -> Unavailable:
-        return Unavailable(
-            f"the server at {self.url} has gone ({reason}); start it again with `tenuto dev`"
-        )
+def _alias_path(name: str, alias: str) -> str:
+    return f"/workflows/{segment(name, 'workflow')}/aliases/{segment(alias, 'alias')}"

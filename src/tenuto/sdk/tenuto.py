@@ -1,4 +1,4 @@
-"""`Tenuto`: the engine inside a Python program, and `Run`: one run of it.
+"""`Tenuto`: the engine inside a Python program, or the client of a server.
 
 Every verb that waits is written once, as a coroutine whose name begins with `a`; the verbs without
 it are generated from these (`sdk/sync.py`). Nothing is opened before the first verb needs it.
@@ -7,7 +7,8 @@ it are generated from these (`sdk/sync.py`). Nothing is opened before the first 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
@@ -15,27 +16,33 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from tenuto.model.errors import InvalidInput, NotFound
 from tenuto.model.graph import Graph
 from tenuto.model.ids import RunId
-from tenuto.model.states import RunState
 from tenuto.sdk import workflows
 from tenuto.sdk.builder.functions import registries
 from tenuto.sdk.builder.workflow import Workflow
 from tenuto.sdk.link import Link
-from tenuto.sdk.outcomes import outcome, outcomes
-from tenuto.sdk.sync import RunVerbs, TenutoVerbs
+from tenuto.sdk.nested import PAGE, Plan, all_pages
+from tenuto.sdk.outcomes import outcomes
+from tenuto.sdk.run import Run
+from tenuto.sdk.sync import TenutoVerbs
 from tenuto.sdk.typed import checked_params, read_annotations
 from tenuto.sdk.waiting import waits_of, warn_of_missing
-from tenuto.sdk.workflows import Deployed
+from tenuto.sdk.workflows import Deployed, Version
 from tenuto.settings import Database, Settings, load, read_database
 from tenuto.worker.registry import Registry
 
 if TYPE_CHECKING:
     from tenuto.app.embedded import Engine
+    from tenuto.ports.store import DefinitionRow
     from tenuto.sdk.far import Far, FarLink
+    from tenuto.sdk.remote import Remote
+    from tenuto.views.answers import Answers
 
 NAMESPACE = "default"
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Source = TypeVar("_Source")
+_Found = TypeVar("_Found")
+_UNKNOWN = "deploy it first, or give the path of its file"
 
 
 class Tenuto(TenutoVerbs):
@@ -160,24 +167,107 @@ class Tenuto(TenutoVerbs):
 
         await (self.near.ask(nothing) if self.far is None else self.far.open())
 
-    async def adeploy(self, workflow: str | Path | Workflow) -> Deployed:
-        """Store a definition; the newest version of its name if nothing changed.
+    async def adeploy(
+        self, workflow: str | Path | Workflow, *, aliases: Sequence[str] = ()
+    ) -> Deployed:
+        """Store a definition; the newest version of its name if nothing changed (`created` says so).
 
         Args:
             workflow: the path of a YAML or JSON file, the text itself, or a built `Workflow`.
+            aliases: names that mean this version from now on, such as `stable`.
 
         Raises:
             InvalidDefinition: with all findings.
+            InvalidInput: an alias of another form.
             NotFound: there is no such file.
         """
+        from tenuto.dsl.storable import check_alias
+
+        if isinstance(aliases, str):
+            raise InvalidInput(f"{aliases!r:.60} is no list; give a list of texts", path="aliases")
+        names = [check_alias(alias) for alias in aliases]
         source = workflows.find_source(workflow)
         if source is None:
             raise InvalidInput(
                 f"{str(workflow)!r} is neither a .yaml, .yml or .json file nor a text"
             )
         if self.far is not None:
-            return await self.far.deploy(source)
-        return await self._deploy(source, workflows.compile_source)
+            return await self.far.deploy(source, names, anew=True)
+        return await self._deploy(source, workflows.compile_source, names, anew=True)
+
+    async def aversions(self, name: str) -> list[Version]:
+        """All versions of a workflow, newest first. Raises NotFound."""
+
+        async def read(source: Answers | Remote) -> list[Version]:
+            found = await all_pages(
+                lambda cursor: source.list_versions(name, limit=PAGE, cursor=cursor)
+            )
+            return [workflows.version_of(each) for each in found]
+
+        return await self._read(read)
+
+    async def aaliases(self, name: str) -> dict[str, int]:
+        """The aliases of a workflow: name -> version. Raises NotFound for an unknown workflow."""
+
+        async def read(source: Answers | Remote) -> dict[str, int]:
+            page: Mapping[str, Any] = await source.list_aliases(name)
+            return {each["alias"]: each["version"] for each in page["items"]}
+
+        return await self._read(read)
+
+    async def aset_alias(self, name: str, alias: str, version: int) -> int | None:
+        """Let `name@alias` mean this version from now on, at once for everybody.
+
+        Returns:
+            The version that it meant before; None if it is new.
+
+        Raises:
+            InvalidInput: an alias of another form.
+            NotFound: no such workflow or version.
+        """
+        from tenuto.dsl.storable import check_alias
+
+        check_alias(alias)
+        number = workflows.check_version(version)
+        if self.far is not None:
+            return await self.far.set_alias(name, alias, number)
+
+        async def ask(engine: Engine) -> int | None:
+            row = await _version(engine, name, str(number))
+            return await engine.commands.set_alias(row.name, alias, number)
+
+        return await self.near.ask(ask)
+
+    async def adrop_alias(self, name: str, alias: str) -> int:
+        """Let `name@alias` mean nothing; the version that it meant. Raises NotFound."""
+        if self.far is not None:
+            return await self.far.drop_alias(name, alias)
+
+        async def ask(engine: Engine) -> int:
+            found: Mapping[str, Any] = await _answers(engine).get_alias(name, alias)
+            await engine.commands.drop_alias(found["name"], alias)
+            return int(found["version"])
+
+        return await self.near.ask(ask)
+
+    async def adelete_version(self, name: str, version: int) -> None:
+        """Delete a version: no run is started by it any more. Runs that have ended can still be looked at.
+
+        Raises:
+            NotFound: no such workflow or version.
+            Conflict: a run of it is not over, or an alias means it.
+        """
+        number = workflows.check_version(version)
+        self._deployed.clear()
+        if self.far is not None:
+            await self.far.delete_version(name, number)
+            return
+
+        async def ask(engine: Engine) -> None:
+            row = await _version(engine, name, str(number))
+            await engine.commands.delete_version(row.name, number)
+
+        await self.near.ask(ask)
 
     async def astart(
         self,
@@ -191,7 +281,8 @@ class Tenuto(TenutoVerbs):
 
         Args:
             workflow: the path of a YAML or JSON file (deployed if it is new), the name of a
-            deployed one, the text, or a built `Workflow`. input: any JSON value, checked against the definition's
+            deployed one (`order` is the newest version, `order@3` and `order@stable` are those named), the text, or a
+            built `Workflow`. input: any JSON value, checked against the definition's
             `input`; None is `{}`. key: idempotency key: a second start of this workflow with the
             same key gives the first one's run. vars: override the definition's `vars`.
 
@@ -255,7 +346,13 @@ class Tenuto(TenutoVerbs):
         return run
 
     async def asend_event(
-        self, event: str, key: str, payload: object = None, *, event_id: str | None = None
+        self,
+        event: str,
+        key: str,
+        payload: object = None,
+        *,
+        event_id: str | None = None,
+        keep: str | timedelta | None = None,
     ) -> bool:
         """Put an external event into the mailbox: the oldest wait for (event, key) takes it, now
         or when it opens.
@@ -265,20 +362,55 @@ class Tenuto(TenutoVerbs):
             key: what its `key:` yields.
             payload: any JSON value; the output of the wait.
             event_id: a second event with the same id is dropped.
+            keep: how long it waits for a wait, `1h` or a timedelta; seven days by default.
 
         Returns:
             False if it was dropped.
         """
+        from tenuto.dsl.given import read_keep
         from tenuto.dsl.storable import check_word
 
+        keep_us = read_keep(keep)
         for word, what in ((event, "event"), (key, "key"), (event_id or "", "event_id")):
             check_word(word, what)
         text = workflows.given_text(payload, "payload")
         if self.far is not None:
-            return await self.far.send_event(event, key, payload, event_id)
+            kept = None if keep_us is None else f"{-(-keep_us // 1_000)}ms"
+            return await self.far.send_event(event, key, payload, event_id, kept)
         return await self.near.ask(
-            lambda engine: engine.commands.send_event(event, key, text, event_id=event_id)
+            lambda engine: engine.commands.send_event(
+                event, key, text, event_id=event_id, keep_us=keep_us
+            )
         )
+
+    async def aheartbeat(self, event: str, key: str) -> int:
+        """Show a sign of life to those who wait for an event and have a `heartbeat_timeout`: it counts anew.
+
+        Returns:
+            How many wait for it; 0 has no effect.
+        """
+        from tenuto.dsl.storable import check_word
+
+        check_word(event, "event")
+        check_word(key, "key")
+        if self.far is not None:
+            return await self.far.heartbeat(event, key)
+        return await self.near.ask(lambda engine: engine.commands.heartbeat(event, key))
+
+    async def aretry(self, run_id: str, *, skip: str | None = None, output: object = None) -> Plan:
+        """Go on with a run that did not succeed, as `Run.retry` does."""
+        return await (await self.aget_run(run_id)).aretry(skip=skip, output=output)
+
+    async def areplay(
+        self,
+        run_id: str,
+        node: str,
+        input: object = None,
+        *,
+        vars: Mapping[str, object] | None = None,
+    ) -> Run:
+        """Start a run that keeps what another one did before `node`, as `Run.replay` does."""
+        return await (await self.aget_run(run_id)).areplay(node, input, vars=vars)
 
     async def aget_run(self, run_id: str) -> Run:
         """The run with this id, the whole of it. Raises NotFound."""
@@ -396,101 +528,57 @@ class Tenuto(TenutoVerbs):
             warn_of_missing(stored.name, stored.tasks, self.registry, self._warned)
         return [Run(each.run_id, self) for each in started]
 
-    async def _deploy(self, source: _Source, compile: Callable[[_Source], Graph]) -> Deployed:
+    async def _deploy(
+        self,
+        source: _Source,
+        compile: Callable[[_Source], Graph],
+        aliases: Sequence[str] = (),
+        *,
+        anew: bool = False,
+    ) -> Deployed:
+        """`anew`: whatever was stored before; else what this object has stored is not stored again."""
         known = self._deployed.get((compile, source))
-        if known is not None and self.near.is_open:
+        if known is not None and self.near.is_open and not anew:
             return known
         graph = await asyncio.to_thread(compile, source)
-        row = await self.near.ask(lambda engine: engine.commands.deploy(graph))
-        stored = workflows.workflow_of(graph, version=row.version, content_hash=row.hash)
+        row = await self.near.ask(lambda engine: engine.commands.deploy(graph, aliases=aliases))
+        stored = workflows.workflow_of(
+            graph, version=row.version, content_hash=row.hash, created=row.created
+        )
         self._deployed[compile, source] = stored
         return stored
 
     async def _find(self, name: str) -> Deployed:
         from tenuto.model.stored import decode_graph
 
-        row = await self.near.ask(lambda engine: engine.reads.find_definition(NAMESPACE, name))
-        if row is None:
-            raise NotFound("workflow", name, "deploy it first, or give the path of its file")
-        known = self._deployed.get(row.hash)
+        row = await self.near.ask(lambda engine: _version(engine, name))
+        known = self._deployed.get((row.name, row.version))
         if known is None:
             known = workflows.workflow_of(
                 decode_graph(row.graph), version=row.version, content_hash=row.hash
             )
-            self._deployed[row.hash] = known
+            self._deployed[row.name, row.version] = known
         return known
 
+    async def _read(
+        self, verb: Callable[[Answers | Remote], Coroutine[Any, Any, _Found]]
+    ) -> _Found:
+        """Run a reading verb that an engine and a server have alike."""
+        if self.far is not None:
+            return await self.far.link.ask(verb)
+        return await self.near.ask(lambda engine: verb(_answers(engine)))
 
-class Run(RunVerbs):
-    """One run. Made by `start` and `enqueue`, or by `get_run` from an id."""
 
-    def __init__(self, id: str, app: Tenuto) -> None:
-        self.id = RunId(id)
-        self.link, self._near, self._far = app.link, app.near, app.far
+async def _version(engine: Engine, name: str, reference: str | None = None) -> DefinitionRow:
+    from tenuto.views.versions import find_version
 
-    def __repr__(self) -> str:
-        return f"Run({self.id!r})"
+    return await find_version(engine.reads, NAMESPACE, name, reference, unknown=_UNKNOWN)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Run) and other.id == self.id
 
-    def __hash__(self) -> int:
-        return hash(self.id)
+def _answers(engine: Engine) -> Answers:
+    from tenuto.views.answers import Answers
 
-    async def aresult(self, timeout: float | None = None) -> Any:
-        """Wait for the end; the run's output as a JSON value.
-
-        Args:
-            timeout: seconds, None for ever; the run itself goes on.
-
-        Raises:
-            RunFailed: it ended as failed, cancelled or timed_out.
-            TimeoutError: it has not ended in time; says what it waits for.
-        """
-        workflows.check_timeout(timeout)
-        try:
-            async with asyncio.timeout(timeout):
-                if self._far is not None:
-                    return (await self._far.outcomes([self.id]))[0]
-                return await self._near.ask(lambda engine: outcome(engine, self.id))
-        except TimeoutError:
-            why = await waits_of(self._near, self._far, [self.id])
-            raise TimeoutError(f"run {self.id} has not ended within {timeout:g} s{why}") from None
-
-    async def astatus(self) -> str:
-        """Its state: pending, running, paused, closing, success, failed, cancelled or timed_out."""
-        if self._far is not None:
-            return await self._far.status(self.id)
-        detail = await self._near.ask(lambda engine: engine.reads.get_run(self.id))
-        open_ = detail.run.state in (RunState.PENDING, RunState.RUNNING)
-        return "paused" if detail.run.paused and open_ else detail.run.state
-
-    async def acancel(self, reason: str = "") -> None:
-        """Ask it to end as cancelled. Raises Conflict when it has ended already."""
-        from tenuto.dsl.limits import REASON_MAX
-        from tenuto.dsl.storable import check_word
-
-        check_word(reason, "reason", REASON_MAX)
-        if self._far is not None:
-            await self._far.cancel(self.id, reason)
-            return
-        await self._near.ask(lambda engine: engine.commands.cancel(self.id, reason))
-
-    async def apause(self) -> None:
-        """Hand out no more of its tasks until it is resumed. Raises Conflict when it has ended or
-        is paused.
-        """
-        if self._far is not None:
-            await self._far.pause(self.id)
-            return
-        await self._near.ask(lambda engine: engine.commands.pause(self.id))
-
-    async def aresume(self) -> None:
-        """Go on after a pause. Raises Conflict when it is not paused."""
-        if self._far is not None:
-            await self._far.resume(self.id)
-            return
-        await self._near.ask(lambda engine: engine.commands.resume(self.id))
+    return Answers(reads=engine.reads, now=engine.now)
 
 
 def _id_of(run: object) -> RunId:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
-from tenuto.model.definition import Node, NodeType, Work
+from tenuto.model.definition import Definition, Work
 from tenuto.model.errors import InvalidDefinition, InvalidInput, NotFound
 from tenuto.model.graph import Graph
+from tenuto.model.works import works
 from tenuto.sdk.builder.origins import Places
 from tenuto.sdk.builder.workflow import Workflow
 
@@ -41,7 +44,7 @@ class Source:
 class Deployed:
     """A stored version, with what starting a run needs of it. `vars` are the definition's own, as
     JSON values; `tasks` are those that its nodes name, each with the first of these nodes, where
-    this process has to have them.
+    this process has to have them. `created`: it is new; False: the newest version says the same already.
     """
 
     name: str
@@ -50,6 +53,18 @@ class Deployed:
     input_schema: str | None
     vars: str
     tasks: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    created: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a workflow, and the aliases that mean it now."""
+
+    name: str
+    version: int
+    hash: str
+    created_at: datetime
+    aliases: tuple[str, ...]
 
 
 def find_source(workflow: str | Path | Workflow) -> Source | None:
@@ -122,7 +137,9 @@ def compile_source(source: Source) -> Graph:
     return loaded.graph
 
 
-def workflow_of(graph: Graph, *, version: int, content_hash: str) -> Deployed:
+def workflow_of(
+    graph: Graph, *, version: int, content_hash: str, created: bool = False
+) -> Deployed:
     """What starting a run needs of a stored graph."""
     definition = graph.definition
     return Deployed(
@@ -131,16 +148,37 @@ def workflow_of(graph: Graph, *, version: int, content_hash: str) -> Deployed:
         hash=content_hash,
         input_schema=definition.input_schema,
         vars=definition.vars,
-        tasks=named_tasks(definition.nodes),
+        tasks=named_tasks(definition),
+        created=created,
     )
 
 
-def named_tasks(nodes: Iterable[Node]) -> dict[str, str]:
-    """The tasks that nodes name, each with the first of these nodes."""
+def version_of(document: Mapping[str, Any]) -> Version:
+    """A version of a list."""
+    return Version(
+        name=document["name"],
+        version=document["version"],
+        hash=document["hash"],
+        created_at=datetime.fromisoformat(document["created_at"]),
+        aliases=tuple(document["aliases"]),
+    )
+
+
+def check_version(version: object) -> int:
+    """Give the number of a version back. Raises InvalidInput."""
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version < 2**31:
+        raise InvalidInput(
+            f"{version!r:.60} is no number of a version; give one such as 3", path="version"
+        )
+    return version
+
+
+def named_tasks(definition: Definition) -> dict[str, str]:
+    """The tasks that a definition names, each with where it stands first; not those whose names are computed (X1)."""
     found: dict[str, str] = {}
-    for node in nodes:
-        if node.type is NodeType.TASK and isinstance(node.detail, Work):
-            found.setdefault(node.detail.name, node.id)
+    for asked in works(definition):
+        if asked.task is not None:
+            found.setdefault(asked.task, asked.where)
     return found
 
 

@@ -1,6 +1,7 @@
 """What a node does in a test instead of its work: return, fail, hang, be lost. Data and their table; executes nothing.
 
-A mock stands for a node (by id, in whatever workflow) or for a task (by name). A node's own goes before its task's, a
+A mock stands for a node (by id, in whatever workflow or `do:`), for an item (`each[3]`) or the handler of one
+(`charge!undo`), for a task (by name), or for a whole workflow that is called. A node's own goes before its task's, a
 later one before an earlier one.
 """
 
@@ -9,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any
 
-from tenuto.model.definition import Definition, NodeType, Work
+from tenuto.model.definition import Call as CallDetail
+from tenuto.model.definition import Definition, Foreach, Node, NodeType, Work
 from tenuto.model.errors import InvalidInput, NotFound
 from tenuto.model.failures import Failure
+from tenuto.model.ids import ON_FAILURE, Place, parts_of
 from tenuto.ports.gateway import Failed, Lease, Result, Success
 from tenuto.runtime.results import Refused, canonical
 from tenuto.sdk.typed import plain
@@ -25,6 +28,8 @@ from tenuto.testing.clock import duration_of
 from tenuto.worker.calls import failure_of, result_of, text_of
 
 UNSET = object()
+STUB = "mock:"
+"""Before the name of a workflow: the task that a stub of it does."""
 _NAMED_MAX = 8
 _OK = 200
 _REDIRECTED = 300
@@ -179,16 +184,19 @@ class Call:
 
 @dataclass(eq=False)
 class Mock:
-    """One entry of the table. Attributes: `used`, how many attempts it stood for."""
+    """One entry of the table. Attributes: `used`, how many attempts it stood for, or runs of a `workflow`."""
 
     node: str | None
     task: str | None
     behaviours: tuple[Behaviour, ...]
+    workflow: str | None = None
     used: int = 0
     checked: bool = False
     hanging: list[asyncio.Future[Result]] = field(default_factory=list, repr=False)
 
     def __str__(self) -> str:
+        if self.workflow is not None:
+            return f"workflow {self.workflow!r}"
         return f"node {self.node!r}" if self.node is not None else f"task {self.task!r}"
 
     def let_go(self, returns: object = UNSET, *, raises: object = UNSET) -> int:
@@ -221,7 +229,9 @@ class Mocks:
 
     def add(self, mock: Mock, known: Iterable[str]) -> None:
         """Add one. `known`: tasks that the app has. Raises NotFound, InvalidInput."""
-        if self._definitions or mock.task in set(known):
+        if mock.workflow is not None:
+            mock.checked = True
+        elif self._definitions or mock.task in set(known):
             self._check(mock, known)
         self.all = [mock, *self.all]  # the engine's thread may be reading the old one
 
@@ -232,22 +242,23 @@ class Mocks:
             if not mock.checked:
                 self._check(mock, known)
 
-    def find(self, node: str, task: str) -> Mock | None:
-        """The mock that stands for a node that does this task."""
-        by_node = (mock for mock in self.all if mock.node == node)
+    def find(self, place: Place, task: str) -> Mock | None:
+        """The mock that stands for the work of a place, which does this task."""
+        names = names_of(place)
+        by_node = (mock for name in names for mock in self.all if mock.node == name)
         by_task = (mock for mock in self.all if mock.task == task)
         return next(by_node, None) or next(by_task, None)
 
     def names(self) -> tuple[str, ...]:
         """Tasks that mocks stand for."""
-        nodes = {mock.node for mock in self.all if mock.node is not None}
+        nodes = {_bare(mock.node) for mock in self.all if mock.node is not None}
         return (
             *(mock.task for mock in self.all if mock.task is not None),
             *(
-                node.detail.name
+                work.name
                 for definition in self._definitions.values()
-                for node in definition.nodes
-                if node.id in nodes and isinstance(node.detail, Work)
+                for node, work in _works(definition)
+                if _bare(node) in nodes and isinstance(work.name, str)
             ),
         )
 
@@ -260,33 +271,89 @@ class Mocks:
         mock.checked = True
 
     def _check_node(self, id: str) -> None:
-        nodes = [
-            (definition, node)
-            for definition in self._definitions.values()
-            for node in definition.nodes
+        works = [
+            name for definition in self._definitions.values() for name, _ in _works(definition)
         ]
-        found = [(definition, node) for definition, node in nodes if node.id == id]
-        if any(isinstance(node.detail, Work) for _, node in found):
+        if id in works or _bare(id) in works:
             return
+        found = [
+            (definition, node)
+            for whole in self._definitions.values()
+            for definition in _graphs(whole)
+            for node in definition.nodes
+            if node.id == id
+        ]
         if found:
             definition, node = found[0]
             raise InvalidInput(
                 f"node {id!r} of {definition.name} is a `{node.type}`, which no worker runs; "
-                + _CURES.get(node.type, "mock the nodes before it")
+                + _cure(node)
             )
-        workers = [node.id for _, node in nodes if isinstance(node.detail, Work)]
+        workers = [name for name in works if "!" not in name]
         where = ", ".join(repr(name) for name in self._definitions)
         raise NotFound("node", id, f"in {where}; {_meant(id, workers, 'a worker runs')}")
 
     def _check_task(self, name: str, known: Iterable[str]) -> None:
         names = {
-            node.detail.name
+            work.name
             for definition in self._definitions.values()
-            for node in definition.nodes
-            if isinstance(node.detail, Work)
+            for _, work in _works(definition)
+            if isinstance(work.name, str)
         } | set(known)
         if name not in names:
             raise NotFound("task", name, _meant(name, sorted(names), "there are"))
+
+
+def names_of(place: Place) -> tuple[str, ...]:
+    """By which mocks of nodes the work of a place goes: its item's or handler's, then its node's. A page's by none."""
+    if place.startswith("!"):
+        return (place.partition("~")[0],)
+    parts = parts_of(place)
+    if parts.page is not None:
+        return ()
+    if parts.undo:
+        return (f"{parts.node}!undo",)
+    return (parts.node,) if parts.index is None else (f"{parts.node}[{parts.index}]", parts.node)
+
+
+def workflow_of(task: str) -> str:
+    """The name of the workflow that a stub's task stands for; any other task's as it is."""
+    return task.removeprefix(STUB)
+
+
+def _bare(name: str) -> str:
+    """Without the item."""
+    return name.partition("[")[0]
+
+
+def _graphs(definition: Definition) -> Iterator[Definition]:
+    """A definition, and the graphs in it."""
+    yield definition
+    for inline in definition.inlines:
+        yield from _graphs(inline)
+
+
+def _works(definition: Definition) -> Iterator[tuple[str, Work]]:
+    """What a worker does in a definition, by the names that mocks know it by: nodes, items, handlers."""
+    for graph in _graphs(definition):
+        if graph.on_failure is not None and isinstance(graph.on_failure.detail, Work):
+            yield ON_FAILURE, graph.on_failure.detail
+        for node in graph.nodes:
+            detail = node.detail.body if isinstance(node.detail, Foreach) else node.detail
+            if isinstance(detail, Work):
+                yield node.id, detail
+            if node.compensate is not None and isinstance(node.compensate.detail, Work):
+                yield f"{node.id}!undo", node.compensate.detail
+
+
+def _cure(node: Node) -> str:
+    detail = node.detail.body if isinstance(node.detail, Foreach) else node.detail
+    if isinstance(detail, CallDetail):
+        if isinstance(detail.name, str):
+            called = detail.name.partition("@")[0]
+            return f"mock the workflow that it calls: env.mock(workflow={called!r}, …)"
+        return "mock the nodes of what it calls"
+    return _CURES.get(node.type, "mock the nodes before it")
 
 
 _CURES = {
@@ -354,6 +421,8 @@ def _calling(function: object) -> Calls:
 def params_of(lease: Lease) -> Any:
     """What a test is told of an attempt's input: of a `code` node its params, not its code."""
     value = json.loads(lease.input)
+    if lease.name.startswith(STUB):
+        return value["input"]
     if lease.name == "code" and isinstance(value, dict):
         return value.get("params")
     return value

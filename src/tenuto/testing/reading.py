@@ -30,11 +30,11 @@ class Reading:
         self._now = now
         self._answers = Answers(reads=reads, now=now)
 
-    async def run_ids(self) -> AsyncIterator[RunId]:
-        """All runs, newest first."""
+    async def run_ids(self, *, top: bool = False) -> AsyncIterator[RunId]:
+        """All runs, newest first; `top`: without those that a run has called."""
         before: RunId | None = None
         while True:
-            rows = await self.reads.list_runs(RunFilter(before=before, limit=_PAGE))
+            rows = await self.reads.list_runs(RunFilter(before=before, limit=_PAGE, top=top))
             for row in rows:
                 yield row.run_id
             if len(rows) < _PAGE:
@@ -57,6 +57,8 @@ class Reading:
             attempts=line.attempts,
             iteration=line.iteration,
             waits_for=line.waits_for,
+            items=line.items,
+            undo=line.undo,
             input=found["input"],
             output=found["output"],
             error=found["error"],

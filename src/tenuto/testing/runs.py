@@ -21,7 +21,9 @@ from tenuto.views.report import Report, report_json, waits_told
 from tenuto.views.timeline import Step
 
 if TYPE_CHECKING:
-    from tenuto.sdk.tenuto import Run as SdkRun
+    from tenuto.sdk.nested import Item, Iteration, Plan
+    from tenuto.sdk.run import Run as SdkRun
+    from tenuto.views.family import ItemCounts
 
 _T = TypeVar("_T")
 _SHOWN_MAX = 2_000
@@ -63,6 +65,8 @@ class Node:
         attempts: handed out in its current pass; 0 where no worker runs it.
         iteration: pass of its innermost loop, None outside loops.
         waits_for: in words; empty if for nothing.
+        items: of a foreach, how far it is: `total`, `succeeded`, `failed`, `active`, `cancelled`; None before that.
+        undo: what became of undoing its work: `due`, `undoing`, `undone`, `failed`, `cancelled`; empty for nothing.
         input: what its worker was given; None if none.
         output, error: JSON values; None while there is none. The error is `{code, message, kind, details, node}`.
     """
@@ -73,6 +77,8 @@ class Node:
     attempts: int
     iteration: int | None
     waits_for: str
+    items: ItemCounts | None
+    undo: str
     input: Any
     output: Any
     error: Any
@@ -162,10 +168,55 @@ class Run(RunVerbs):
         await self._run.apause()
         await self.engine.settle()
 
-    async def aresume(self) -> None:
-        """Go on after a pause. Raises Conflict when it is not paused."""
-        await self._run.aresume()
+    async def aresume(self, *, freeze_timers: bool = False) -> None:
+        """Go on after a pause; with `freeze_timers` waits and deadlines move by its length. Raises Conflict when it is
+        not paused.
+        """
+        await self._run.aresume(freeze_timers=freeze_timers)
         await self.engine.settle()
+
+    async def aterminate(self, reason: str = "") -> None:
+        """End it at once, undoing nothing. Raises Conflict when it has ended already."""
+        await self._run.aterminate(reason)
+        await self.engine.settle()
+
+    async def askip(self, node: str, output: object = None) -> None:
+        """Take a node as done, with this output. Raises NotFound, Conflict, as `tenuto.Run.skip`."""
+        await self._run.askip(node, output)
+        await self.engine.settle()
+
+    async def aretry(
+        self, *, skip: str | None = None, output: object = None, dry_run: bool = False
+    ) -> Plan:
+        """Go on after it did not succeed; says what is done again. Raises NotFound, Conflict, as `tenuto.Run.retry`."""
+        plan = await self._run.aretry(skip=skip, output=output, dry_run=dry_run)
+        await self.engine.settle()
+        return plan
+
+    async def areplay(
+        self, node: str, input: object = None, *, vars: Mapping[str, object] | None = None
+    ) -> Run:
+        """Start a new run that keeps what this one did before `node`. Raises as `tenuto.Run.replay`."""
+        run = await self._run.areplay(node, input, vars=vars)
+        await self.engine.settle()
+        return Run(run, self.engine)
+
+    # -- looking inside ----------------------------------------------------------------------------------------------
+
+    async def achildren(self) -> list[Run]:
+        """The runs that it has called, oldest first."""
+        await self.engine.adrain()
+        return [Run(child, self.engine) for child in await self._run.achildren()]
+
+    async def aitems(self, node: str, *, state: str | None = None) -> list[Item]:
+        """The items of a foreach that have begun, in order. Raises NotFound, InvalidInput."""
+        await self.engine.adrain()
+        return await self._run.aitems(node, state=state)
+
+    async def aiterations(self, node: str) -> list[Iteration]:
+        """The passes of a node in loops, oldest first. Raises NotFound, InvalidInput."""
+        await self.engine.adrain()
+        return await self._run.aiterations(node)
 
     # -- checking ----------------------------------------------------------------------------------------------------
 

@@ -147,7 +147,8 @@ class Settling:
         return True
 
     def _can_move(self, due: Due) -> bool:
-        return bool(due.timers or due.matches) or any(map(self._is_over, due.tasks))
+        told = due.timers or due.matches or due.notices or due.unmatched
+        return bool(told) or any(map(self._is_over, due.tasks))
 
     def _is_over(self, task: DueTask) -> bool:
         """Whether recovery would end it: what the worker holds ends at the worker (ADR 0007)."""

@@ -40,6 +40,7 @@ from tenuto.testing.faults import (
     Mocks,
     Real,
     params_of,
+    workflow_of,
 )
 from tenuto.views.timeline import node_of
 from tenuto.worker.calls import failure_of, result_of
@@ -94,16 +95,18 @@ class HandStage:
 
     async def execute(self, lease: Lease, inner: Executor) -> Result:
         """One attempt, as its mock says; without one, the work itself."""
-        node = node_of(lease.place)
-        mock = self.mocks.find(node, lease.name)
-        doing = Real() if mock is None else mock.at(lease.attempt)
+        node, task = node_of(lease.place), workflow_of(lease.name)
+        mock = self.mocks.find(lease.place, lease.name)
+        # A mocked workflow stands for a child run: each is a new attempt of its call.
+        number = lease.attempt if mock is None or mock.workflow is None else mock.used + 1
+        doing = Real() if mock is None else mock.at(number)
         if mock is not None:
             mock.used += 1
         refused = isinstance(doing, Real) and lease.name == "http" and not self._allow_http
         self.calls.append(
             Call(
                 node=node,
-                task=lease.name,
+                task=task,
                 run_id=lease.run_id,
                 params=params_of(lease),
                 attempt=lease.attempt,

@@ -16,6 +16,7 @@ from tenuto.testing.shown import hides
 
 if TYPE_CHECKING:
     from tenuto.sdk.builder.workflow import Workflow
+    from tenuto.sdk.nested import Item, Iteration, Plan
     from tenuto.sdk.workflows import Deployed
     from tenuto.testing.faults import Call, Mock
     from tenuto.testing.runs import Node, Run
@@ -56,11 +57,24 @@ class EngineVerbs:
         return me.wait(me.aenqueue(task, **params), "enqueue")
 
     def send_event(
-        self, event: str, key: str, payload: object = None, *, event_id: str | None = None
+        self,
+        event: str,
+        key: str,
+        payload: object = None,
+        *,
+        event_id: str | None = None,
+        keep: str | timedelta | None = None,
     ) -> bool:
         """Put an external event into the mailbox, as `Tenuto.send_event` does."""
         me = cast("Engine", self)
-        return me.wait(me.asend_event(event, key, payload, event_id=event_id), "send_event")
+        return me.wait(
+            me.asend_event(event, key, payload, event_id=event_id, keep=keep), "send_event"
+        )
+
+    def heartbeat(self, event: str, key: str) -> int:
+        """Show a sign of life to those who wait for an event, as `Tenuto.heartbeat` does."""
+        me = cast("Engine", self)
+        return me.wait(me.aheartbeat(event, key), "heartbeat")
 
     def get_run(self, run_id: str) -> Run:
         """The run with this id, whoever started it. Raises NotFound."""
@@ -68,7 +82,7 @@ class EngineVerbs:
         return me.wait(me.aget_run(run_id), "get_run")
 
     def runs(self) -> list[Run]:
-        """All runs, oldest first, whoever started them."""
+        """All runs, oldest first, whoever started them; without those that a run has called (`Run.children`)."""
         me = cast("Engine", self)
         return me.wait(me.aruns(), "runs")
 
@@ -179,10 +193,51 @@ class RunVerbs:
         me = cast("Run", self)
         return me.engine.wait(me.apause(), "pause")
 
-    def resume(self) -> None:
-        """Go on after a pause. Raises Conflict when it is not paused."""
+    def resume(self, *, freeze_timers: bool = False) -> None:
+        """Go on after a pause; with `freeze_timers` waits and deadlines move by its length. Raises Conflict when it is
+        not paused.
+        """
         me = cast("Run", self)
-        return me.engine.wait(me.aresume(), "resume")
+        return me.engine.wait(me.aresume(freeze_timers=freeze_timers), "resume")
+
+    def terminate(self, reason: str = "") -> None:
+        """End it at once, undoing nothing. Raises Conflict when it has ended already."""
+        me = cast("Run", self)
+        return me.engine.wait(me.aterminate(reason), "terminate")
+
+    def skip(self, node: str, output: object = None) -> None:
+        """Take a node as done, with this output. Raises NotFound, Conflict, as `tenuto.Run.skip`."""
+        me = cast("Run", self)
+        return me.engine.wait(me.askip(node, output), "skip")
+
+    def retry(
+        self, *, skip: str | None = None, output: object = None, dry_run: bool = False
+    ) -> Plan:
+        """Go on after it did not succeed; says what is done again. Raises NotFound, Conflict, as `tenuto.Run.retry`."""
+        me = cast("Run", self)
+        return me.engine.wait(me.aretry(skip=skip, output=output, dry_run=dry_run), "retry")
+
+    def replay(
+        self, node: str, input: object = None, *, vars: Mapping[str, object] | None = None
+    ) -> Run:
+        """Start a new run that keeps what this one did before `node`. Raises as `tenuto.Run.replay`."""
+        me = cast("Run", self)
+        return me.engine.wait(me.areplay(node, input, vars=vars), "replay")
+
+    def children(self) -> list[Run]:
+        """The runs that it has called, oldest first."""
+        me = cast("Run", self)
+        return me.engine.wait(me.achildren(), "children")
+
+    def items(self, node: str, *, state: str | None = None) -> list[Item]:
+        """The items of a foreach that have begun, in order. Raises NotFound, InvalidInput."""
+        me = cast("Run", self)
+        return me.engine.wait(me.aitems(node, state=state), "items")
+
+    def iterations(self, node: str) -> list[Iteration]:
+        """The passes of a node in loops, oldest first. Raises NotFound, InvalidInput."""
+        me = cast("Run", self)
+        return me.engine.wait(me.aiterations(node), "iterations")
 
     def assert_success(self, output: object = UNSET) -> None:
         """It has ended as success, with this output if one is given. Raises RunCheck."""

@@ -7,6 +7,7 @@ Coordinator, store, worker and the user's functions are those of production. Whi
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,8 +18,8 @@ from tenuto.model.errors import Conflict, InvalidInput, TenutoError
 from tenuto.model.ids import RunId
 from tenuto.model.instants import format_duration, format_instant
 from tenuto.model.stored import decode_graph
+from tenuto.sdk.run import Run as SdkRun
 from tenuto.sdk.tenuto import NAMESPACE, Tenuto
-from tenuto.sdk.tenuto import Run as SdkRun
 from tenuto.sdk.workflows import find_source
 from tenuto.testing import faults
 from tenuto.testing.clock import WITHIN, HandClock, datetime_of, duration_of, instant_of
@@ -186,7 +187,10 @@ class Engine(EngineVerbs):
         stack: TracebackType | None,
     ) -> None:
         if _wants_note(error) and self._embedded is not None:
-            error.add_note(self.describe())
+            try:
+                error.add_note(self.describe())
+            except Exception as wrong:  # noqa: BLE001 - the test's own error is what counts, and all must be shut
+                error.add_note(f"the runs cannot be shown: {wrong}")
         self.close(check=error is None)
 
     async def __aenter__(self) -> Self:
@@ -200,7 +204,10 @@ class Engine(EngineVerbs):
         stack: TracebackType | None,
     ) -> None:
         if _wants_note(error) and self._embedded is not None:
-            error.add_note(await self.adescribe())
+            try:
+                error.add_note(await self.adescribe())
+            except Exception as wrong:  # noqa: BLE001 - the test's own error is what counts, and all must be shut
+                error.add_note(f"the runs cannot be shown: {wrong}")
         await self.aclose(check=error is None)
 
     async def _check(self) -> None:
@@ -246,23 +253,35 @@ class Engine(EngineVerbs):
         return run
 
     async def asend_event(
-        self, event: str, key: str, payload: object = None, *, event_id: str | None = None
+        self,
+        event: str,
+        key: str,
+        payload: object = None,
+        *,
+        event_id: str | None = None,
+        keep: str | timedelta | None = None,
     ) -> bool:
         """Put an external event into the mailbox, as `Tenuto.send_event` does."""
-        kept = await self.app.asend_event(event, key, payload, event_id=event_id)
+        kept = await self.app.asend_event(event, key, payload, event_id=event_id, keep=keep)
         await self.settle()
         return kept
+
+    async def aheartbeat(self, event: str, key: str) -> int:
+        """Show a sign of life to those who wait for an event, as `Tenuto.heartbeat` does."""
+        waits = await self.app.aheartbeat(event, key)
+        await self.settle()
+        return waits
 
     async def aget_run(self, run_id: str) -> Run:
         """The run with this id, whoever started it. Raises NotFound."""
         return Run(await self.app.aget_run(run_id), self)
 
     async def aruns(self) -> list[Run]:
-        """All runs, oldest first, whoever started them."""
+        """All runs, oldest first, whoever started them; without those that a run has called (`Run.children`)."""
         await self.adrain()
 
         async def ids(reading: Reading) -> list[RunId]:
-            return [run_id async for run_id in reading.run_ids()]
+            return [run_id async for run_id in reading.run_ids(top=True)]
 
         return [Run(SdkRun(id, self.app), self) for id in reversed(await self.read(ids))]
 
@@ -325,12 +344,13 @@ class Engine(EngineVerbs):
 
     # -- mocks ---------------------------------------------------------------------------------------------------------
 
-    def mock(
+    def mock(  # noqa: PLR0913 - one thing to do of several, by keyword
         self,
         node: str | None = None,
         /,
         *,
         task: str | None = None,
+        workflow: str | None = None,
         returns: object = UNSET,
         raises: object = UNSET,
         calls: Callable[[Any], object] | object = UNSET,
@@ -341,8 +361,11 @@ class Engine(EngineVerbs):
         """Say what a node does instead of its work; a later mock goes before an earlier one.
 
         Args:
-            node: its id; of whatever workflow, and of type task, http or code.
+            node: its id; of whatever workflow or `do:`, and of type task, http or code, or a foreach of such work
+                (`each[3]` is one item of it). `charge!undo` is the handler that undoes it, `!on_failure` the run's.
             task: in place of it, every node that runs this task.
+            workflow: in place of it, every run of this workflow that is called: it need not be deployed. `calls` gets
+                the run's input; each run is a new one of `attempts`.
             returns: it succeeds with this JSON value (of an `http` node: `response(body)`).
             raises: it fails: a code like `"http.503"`, an exception, a `Failure`, or `raises(code, message)`.
             calls: it succeeds with what this function makes of its params, or fails as it raises.
@@ -355,8 +378,10 @@ class Engine(EngineVerbs):
             NotFound: no known workflow has such a node or task. Checked at the next `start` where none is known yet.
             InvalidInput: not exactly one thing to do, or a node that no worker runs.
         """
-        if (node is None) == (task is None):
-            raise InvalidInput("mock one node, mock('charge', …), or one task, mock(task='…', …)")
+        if [node, task, workflow].count(None) != 2:
+            raise InvalidInput(
+                "mock one node, mock('charge', …), one task, mock(task='…', …), or one workflow, mock(workflow='…', …)"
+            )
         given = {"returns": returns, "raises": raises, "calls": calls, "hangs": hangs, "lost": lost}
         doing = faults.one_of({**given, "attempts": UNSET})
         if (doing is None) == (attempts is UNSET):
@@ -364,9 +389,31 @@ class Engine(EngineVerbs):
                 "a mock does one thing: returns=, raises=, calls=, hangs=True, lost=True or attempts=[…]"
             )
         behaviours = faults.each_of(attempts) if doing is None else (doing,)
-        mock = Mock(node, task, behaviours)
+        if workflow is not None:
+            self._stub(workflow)
+            task = f"{faults.STUB}{workflow.partition('@')[0]}"
+        mock = Mock(node, task, behaviours, workflow)
         self._stage.mocks.add(mock, self.app.registry.names())
         return mock
+
+    def _stub(self, workflow: str) -> None:
+        """Deploy a workflow of one task, which mocks stand for. Raises InvalidInput, Conflict (not open)."""
+        from tenuto.app.definitions import load_definition
+
+        name, at, alias = workflow.partition("@")
+        if at and not alias[:1].isalpha():
+            raise InvalidInput(
+                f"{workflow!r} is a single version; mock the whole workflow: workflow={name!r}"
+            )
+        if self._embedded is None:
+            raise _closed()
+        work = {"type": "task", "task": f"{faults.STUB}{name}", "params": {"input": "${input}"}}
+        tree = {"name": name, "nodes": {"mock": work}, "output": "${nodes.mock.output}"}
+        loaded = load_definition(json.dumps(tree), file="<mock>")
+        if loaded.graph is None:
+            raise InvalidInput(f"{name!r} is no name of a workflow", path="workflow")
+        commands = self._embedded.commands
+        self._embedded.call(commands.deploy(loaded.graph, aliases=[alias] if at else ())).result()
 
     async def acalls(self, node: str | None = None, *, task: str | None = None) -> list[Call]:
         """Attempts that were begun, in order: of a node, of a task, or all."""

@@ -5,27 +5,28 @@ A run is named by its id, or by the beginning or end of it. Pages carry a cursor
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 from tenuto.model.errors import InvalidInput, NotFound
 from tenuto.model.graph import Graph
-from tenuto.model.ids import Place, RunId, split_task_id
-from tenuto.model.payload import PayloadKey, PayloadKind
-from tenuto.model.states import EdgeLetter, RunState, TaskState
+from tenuto.model.ids import RunId, split_task_id
+from tenuto.model.states import RunState, TaskState
 from tenuto.model.stored import decode_graph
 from tenuto.model.version import VERSION
 from tenuto.ports.reads import Reads, RunFilter, TaskFilter
 from tenuto.ports.store import DEFAULT_NAMESPACE, DefinitionRow, RunRow
 from tenuto.views import documents
+from tenuto.views.diff import Side, diff_document
 from tenuto.views.documents import Document, page_document
+from tenuto.views.family import shown_state
 from tenuto.views.look import find_run, look, plain
-from tenuto.views.report import Report, report_json, shown_state
-from tenuto.views.timeline import node_of, step_json
+from tenuto.views.nodes import items_page, iterations_page, node_document
+from tenuto.views.report import NodeLine, Report, report_json
+from tenuto.views.timeline import node_of
 from tenuto.views.verify import check_run, checked_json
+from tenuto.views.versions import find_version, unknown_alias
 
 RUN_STATES = ("pending", "running", "paused", *list(RunState)[2:])
 """As people see them."""
@@ -36,6 +37,7 @@ LIMIT_MAX = 1_000
 HISTORY_MAX = 10_000
 _RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _VERSION = re.compile(r"[0-9]{1,10}")
+_PASSES = re.compile(r"[0-9]{1,10}(\.[0-9]{1,10})*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ class Answers:
 
     # -- runs ------------------------------------------------------------------------------------------------------
 
-    async def list_runs(
+    async def list_runs(  # noqa: PLR0913 - a filter each, by keyword
         self,
         *,
         workflow: str | None = None,
@@ -64,10 +66,15 @@ class Answers:
         key: str | None = None,
         since: int | None = None,
         until: int | None = None,
+        parent: str | None = None,
+        children: bool = False,
         limit: int = LIMIT,
         cursor: str | None = None,
     ) -> Document:
-        """Runs, newest first. `since` and `until` are instants. Raises InvalidInput."""
+        """Runs, newest first; those that another run called only with `children`, or of one `parent`.
+
+        `since` and `until` are instants. Raises InvalidInput, NotFound (the parent).
+        """
         _check_states(states, RUN_STATES)
         wanted = RunFilter(
             namespace=self.namespace,
@@ -77,6 +84,8 @@ class Answers:
             since=since,
             until=until,
             before=_run_cursor(cursor),
+            parent=None if parent is None else await self.find(parent),
+            top=not children,
             limit=_checked_limit(limit) + 1,
         )
         rows = await self._shown_runs(wanted)
@@ -100,8 +109,8 @@ class Answers:
         return found[: wanted.limit]
 
     async def count_runs(self) -> Document:
-        """How many runs there are of each state."""
-        counts = await self.reads.count_runs(self.namespace)
+        """How many runs there are of each state, without those that another run called."""
+        counts = await self.reads.count_runs(self.namespace, top=True)
         return {str(state): counts.get(state, 0) for state in RUN_STATES}
 
     async def find(self, text: str) -> RunId:
@@ -141,10 +150,48 @@ class Answers:
         """The same of many; without those that are not there."""
         return [documents.run_document(row) for row in await self.reads.get_runs(run_ids)]
 
-    async def run_graph(self, text: str) -> tuple[Graph, Mapping[str, str]]:
-        """The graph of a run, and node -> state."""
+    async def run_graph(self, text: str) -> tuple[Graph, Sequence[NodeLine]]:
+        """The graph of a run, and how its nodes stand."""
         report, graph = await self._look(text)
-        return graph, {line.id: line.state for line in report.nodes}
+        return graph, report.nodes
+
+    async def list_children(
+        self, text: str, *, limit: int = LIMIT, cursor: str | None = None
+    ) -> Document:
+        """Runs that a run has called, newest first. Raises NotFound, InvalidInput."""
+        return await self.list_runs(parent=text, limit=limit, cursor=cursor)
+
+    async def list_items(
+        self,
+        text: str,
+        node: str,
+        *,
+        states: Sequence[str] = (),
+        limit: int = LIMIT,
+        cursor: str | None = None,
+    ) -> Document:
+        """Items of a foreach that have begun, in order, with their values. Raises NotFound, InvalidInput."""
+        _check_states(states, TASK_STATES)
+        return await items_page(
+            self.reads,
+            await self.find(text),
+            plain(node),
+            states=states,
+            limit=_checked_limit(limit),
+            after=-1 if cursor is None else _number(cursor, "cursor"),
+        )
+
+    async def list_iterations(
+        self, text: str, node: str, *, limit: int = LIMIT, cursor: str | None = None
+    ) -> Document:
+        """Passes of a node in loops, oldest first, with their values. Raises NotFound, InvalidInput."""
+        return await iterations_page(
+            self.reads,
+            await self.find(text),
+            plain(node),
+            limit=_checked_limit(limit),
+            after=_passes(cursor),
+        )
 
     async def run_history(self, text: str, *, after: int = 0, limit: int = LIMIT_MAX) -> Document:
         """Events with a number above `after`; the cursor is the last one's."""
@@ -168,60 +215,20 @@ class Answers:
     async def run_node(self, text: str, node: str) -> Document:
         """Payloads, attempts and notes of a node in its current pass, or of the place that `node` names."""
         report, graph = await self._look(text)
-        lines = {line.id: line for line in report.nodes}
-        line = lines.get(node_of(node))
-        if line is None or (node != line.id and not node.startswith(f"{line.id}.")):
-            raise NotFound("node", node, _meant(node, lines))
-        run_id, place = RunId(report.run_id), Place(line.place if node == line.id else node)
-        wanted = (PayloadKind.INPUT, PayloadKind.OUTPUT, PayloadKind.ERROR)
-        texts = await self.reads.payloads(run_id, [PayloadKey(place, kind) for kind in wanted])
-        values: Document = {}
-        for kind in wanted:
-            stored = texts.get(PayloadKey(place, kind))
-            values[kind.value] = None if stored is None else json.loads(stored)
-        if line.type == "join" and values["output"] is None and line.state == "success":
-            values["output"] = await self._join_output(run_id, graph, line.id)
-        notes = await self.reads.notes(run_id, place=place)
-        return {
-            "node": line.id,
-            "place": place,
-            "type": line.type,
-            "state": line.state,
-            **values,
-            "waits_for": line.waits_for or None,
-            "command": line.command or None,
-            "attempts": [
-                step_json(step, report.created_at)
-                for step in report.timeline
-                if step.place == place
-            ],
-            "notes": [documents.note_document(row) for row in notes],
-        }
-
-    async def _join_output(self, run_id: RunId, graph: Graph, node: str) -> Document:
-        """What a join joined: upstream id -> output, assembled as its readers see it (SEMANTICS J4)."""
-        detail = await self.reads.get_run(run_id)
-        taken = {
-            graph.definition.nodes[graph.definition.edges[edge].source].id
-            for edge in graph.ins[graph.numbers[node]]
-            if detail.snapshot.edges[edge] == ord(EdgeLetter.TAKEN)
-        }
-        keys = {id: PayloadKey(Place(id), PayloadKind.OUTPUT) for id in sorted(taken)}
-        texts = await self.reads.payloads(run_id, list(keys.values()))
-        return {id: json.loads(texts[key]) if key in texts else None for id, key in keys.items()}
+        return await node_document(self.reads, report, graph, plain(node))
 
     async def export_run(self, text: str) -> Document:
         """All that is kept of a run, as one document."""
         run_id = await self.find(text)
         detail = await self.reads.get_run(run_id)
-        row = await self.reads.get_definition(detail.run.definition)
+        row = await self.reads.get_definition(detail.run.definition.partition("#")[0])
         history = await self.reads.history(run_id)
         while len(more := await self.reads.history(run_id, after=len(history))):
             history = (*history, *more)
         return {
             "tenuto": VERSION,
             "run": await self.get_run(run_id),
-            "definition": {**self._version(row), "version": detail.run.version},
+            "definition": await self._version(replace(row, version=detail.run.version)),
             "history": [documents.event_document(each) for each in history],
             "payloads": [
                 documents.payload_document(each) for each in await self.reads.all_payloads(run_id)
@@ -247,8 +254,8 @@ class Answers:
         return page_document([documents.workflow_document(row) for row in rows[:limit]], following)
 
     async def get_workflow(self, name: str) -> Document:
-        """The newest version of a name. Raises NotFound."""
-        return self._version(await self.find_version(name))
+        """The newest version of a name; of `order@3` or `order@stable` the one that is named. Raises NotFound."""
+        return await self._version(await self.find_version(name))
 
     async def list_versions(
         self, name: str, *, limit: int = LIMIT, cursor: str | None = None
@@ -269,23 +276,57 @@ class Answers:
 
     async def get_version(self, name: str, version: int) -> Document:
         """One version. Raises NotFound."""
-        return self._version(await self.find_version(name, version))
+        return await self._version(await self.find_version(name, version))
 
-    async def find_version(self, name: str, version: int | None = None) -> DefinitionRow:
-        """The row of a version, by default of the newest. Raises NotFound."""
-        newest = await self.reads.find_definition(self.namespace, plain(name))
-        if newest is None:
-            page = await self.reads.list_workflows(self.namespace, limit=LIMIT_MAX)
-            raise NotFound("workflow", name, _meant(name, [row.name for row in page]))
-        if version is None or version == newest.version:
-            return newest
-        if not 1 <= version <= newest.version:
-            raise NotFound("version", f"{name} {version}", f"the newest is {newest.version}")
-        return await self.reads.get_version(self.namespace, plain(name), version)
+    async def find_version(self, name: str, version: int | str | None = None) -> DefinitionRow:
+        """The row of a version: a number or an alias, also behind the name's `@`; by default the newest.
 
-    @staticmethod
-    def _version(row: DefinitionRow) -> Document:
-        return documents.version_document(row, decode_graph(row.graph).definition)
+        Raises NotFound, InvalidInput.
+        """
+        reference = None if version is None else str(version)
+        return await find_version(self.reads, self.namespace, name, reference)
+
+    async def list_aliases(self, name: str) -> Document:
+        """The aliases of a name, each with its version. Raises NotFound for an unknown name."""
+        name = (await self.find_version(name)).name
+        rows = await self.reads.list_aliases(self.namespace, name)
+        return page_document([documents.alias_document(name, row) for row in rows], None)
+
+    async def get_alias(self, name: str, alias: str) -> Document:
+        """One alias. Raises NotFound."""
+        name = (await self.find_version(name)).name
+        rows = await self.reads.list_aliases(self.namespace, name)
+        for row in rows:
+            if row.alias == alias:
+                return documents.alias_document(name, row)
+        raise unknown_alias(name, alias, rows)
+
+    async def diff_versions(
+        self, name: str, *, old: str | None = None, new: str | None = None
+    ) -> Document:
+        """What changed from one version to another: texts and graphs (`views.diff`).
+
+        Both are numbers or aliases. `new` is the newest by default, `old` the one before `new`.
+        Raises NotFound, InvalidInput (nothing is older).
+        """
+        after = await self.find_version(name, new)
+        before = await (self.find_version(name, old) if old is not None else self._before(after))
+        return diff_document(_side(before), _side(after))
+
+    async def _before(self, row: DefinitionRow) -> DefinitionRow:
+        older = await self.reads.list_versions(
+            self.namespace, row.name, before=row.version, limit=1
+        )
+        if not older:
+            raise InvalidInput(
+                f"no version of {row.name} is older than {row.version}; there is nothing to compare"
+            )
+        return await self.reads.get_version(self.namespace, row.name, older[0].version)
+
+    async def _version(self, row: DefinitionRow) -> Document:
+        known = await self.reads.list_aliases(self.namespace, row.name)
+        aliases = [each.alias for each in known if each.version == row.version]
+        return documents.version_document(row, decode_graph(row.graph).definition, aliases)
 
     # -- the rest --------------------------------------------------------------------------------------------------
 
@@ -333,6 +374,10 @@ class Answers:
         return page_document([documents.awaited_document(row) for row in rows], None)
 
 
+def _side(row: DefinitionRow) -> Side:
+    return Side(f"{row.name}@{row.version}", row.source, decode_graph(row.graph).definition)
+
+
 def _check_states(given: Sequence[str], known: Sequence[str]) -> None:
     for state in given:
         if state not in known:
@@ -353,12 +398,13 @@ def _run_cursor(cursor: str | None) -> RunId | None:
     return None if cursor is None else RunId(cursor)
 
 
+def _passes(cursor: str | None) -> tuple[int, ...]:
+    if cursor is not None and not _PASSES.fullmatch(cursor):
+        raise InvalidInput("is none of ours; leave it out to begin anew", path="cursor")
+    return () if cursor is None else tuple(map(int, cursor.split(".")))
+
+
 def _number(text: str, path: str) -> int:
     if not _VERSION.fullmatch(text):  # beyond, no store could compare it
         raise InvalidInput("is none of ours; leave it out to begin anew", path=path)
     return int(text)
-
-
-def _meant(wrong: str, known: Sequence[str] | Mapping[str, object]) -> str:
-    close = get_close_matches(wrong, list(known), n=1)
-    return f"did you mean {close[0]!r}?" if close else ""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Mapping
 
 from tenuto.model.definition import Definition, NodeType
-from tenuto.model.expressions import Expression, Root
+from tenuto.model.expressions import Root
+from tenuto.model.works import own_expressions
 
 _FIELD = re.compile(r"\bnodes\.\??(\w+)\.\??output\.\??([A-Za-z_]\w*)")
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_.:/@%+=,-]+")
@@ -45,7 +45,7 @@ def payload_hints(definition: Definition) -> Mapping[str, str]:
     if not waits:
         return {}
     names: dict[str, dict[str, None]] = {}
-    for expression in _expressions(definition):
+    for expression in own_expressions(definition):
         for read in expression.reads:
             if read.root is Root.NODES and read.node in waits and read.field == "output":
                 names.setdefault(read.node, {})
@@ -56,21 +56,6 @@ def payload_hints(definition: Definition) -> Mapping[str, str]:
         node: "{" + ", ".join(f'"{name}": …' for name in found) + "}" if found else "{…}"
         for node, found in names.items()
     }
-
-
-def _expressions(definition: Definition) -> Iterator[Expression]:
-    if definition.output is not None:
-        yield definition.output
-    for edge in definition.edges:
-        if edge.when is not None:
-            yield edge.when
-    for node in definition.nodes:
-        if node.detail is None:
-            continue
-        for each in fields(node.detail):
-            value = getattr(node.detail, each.name)
-            if isinstance(value, Expression):
-                yield value
 
 
 def quoted(text: str) -> str:

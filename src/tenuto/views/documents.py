@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from tenuto.model.definition import Definition, Edge
 from tenuto.model.instants import format_instant
 from tenuto.model.states import TaskState
-from tenuto.ports.reads import Awaited, TaskRow, VersionRow, WorkerRow, WorkflowRow
+from tenuto.ports.reads import AliasRow, Awaited, TaskRow, VersionRow, WorkerRow, WorkflowRow
 from tenuto.ports.store import DefinitionRow, EventRow, NoteRow, PayloadRow, RunRow
-from tenuto.views.report import shown_state
+from tenuto.views.family import parent_document, shown_state
 from tenuto.views.timeline import node_of
 
 Document = dict[str, object]
@@ -35,6 +35,9 @@ def run_document(row: RunRow) -> Document:
         "created_at": format_instant(row.created_at),
         "ended_at": _instant(row.ended_at),
         "quarantine": row.quarantine,
+        "parent": parent_document(row.parent),
+        "source": row.source,
+        "compensation": row.compensation,
     }
 
 
@@ -49,21 +52,34 @@ def workflow_document(row: WorkflowRow) -> Document:
     }
 
 
-def version_row_document(row: VersionRow | DefinitionRow) -> Document:
+def version_row_document(row: VersionRow) -> Document:
     """A version in a list."""
+    return _version(row, row.aliases)
+
+
+def _version(row: VersionRow | DefinitionRow, aliases: Sequence[str]) -> Document:
     return {
         "name": row.name,
         "version": row.version,
         "hash": row.hash,
         "created_at": format_instant(row.created_at),
+        "aliases": list(aliases),
     }
 
 
-def version_document(row: DefinitionRow, definition: Definition) -> Document:
-    """A version with all that it says."""
+def alias_document(name: str, row: AliasRow) -> Document:
+    """An alias of a name, with the version that it means now."""
+    return {"name": name, "alias": row.alias, "version": row.version}
+
+
+def version_document(
+    row: DefinitionRow, definition: Definition, aliases: Sequence[str]
+) -> Document:
+    """A version with all that it says, and the aliases that mean it."""
     schema = definition.input_schema
     return {
-        **version_row_document(row),
+        **_version(row, aliases),
+        "semantics": definition.semantics,
         "description": definition.description,
         "source": row.source,
         "input_schema": None if schema is None else json.loads(schema),
@@ -85,9 +101,10 @@ def _edge_document(edge: Edge, definition: Definition) -> Document:
 
 
 def task_state(row: TaskRow) -> str:
-    """The state as people see it: a pending task with a lease is running."""
+    """The state as people see it: a pending task with a lease is running, and one that a child does."""
     state = row.task.state
-    return "running" if state is TaskState.PENDING and row.lease is not None else state.value
+    working = row.lease is not None or row.task.child is not None
+    return "running" if state is TaskState.PENDING and working else state.value
 
 
 def task_document(row: TaskRow) -> Document:
@@ -106,6 +123,7 @@ def task_document(row: TaskRow) -> Document:
         "lost": task.lost,
         "worker": None if lease is None else lease.worker,
         "leased_at": None if lease is None else format_instant(lease.leased_at),
+        "child": task.child,
         "error": None if row.error is None else json.loads(row.error),
     }
 

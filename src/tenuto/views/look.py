@@ -10,37 +10,52 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from tenuto.machine.codec import decode_event
-from tenuto.machine.events import AttemptFailed, DeadlinePassed, Event, EventReceived
+from tenuto.machine.events import (
+    AttemptFailed,
+    ChildSettled,
+    DeadlinePassed,
+    Event,
+    EventReceived,
+)
+from tenuto.machine.plan import place_in
 from tenuto.machine.scope import INPUT, VARS
-from tenuto.model.definition import NodeType
+from tenuto.model.definition import Call, NodeType
 from tenuto.model.errors import InvalidInput, NotFound
 from tenuto.model.expressions import Message
-from tenuto.model.graph import Graph
-from tenuto.model.ids import Place, RunId, place_of
+from tenuto.model.graph import Graph, inline_of
+from tenuto.model.ids import RUN_PLACE, Place, RunId, parts_of
 from tenuto.model.payload import PayloadKey, PayloadKind
-from tenuto.model.states import FINAL_RUN_STATES, NodeLetter
+from tenuto.model.states import FINAL_RUN_STATES, NodeLetter, RunState, TaskState
 from tenuto.model.stored import decode_graph
+from tenuto.model.works import own_calls
 from tenuto.ports.reads import Reads, RunDetail, RunFilter
 from tenuto.views.cures import payload_hints
+from tenuto.views.family import CHILDREN_SHOWN, Children, child_line, with_children
 from tenuto.views.report import Known, Report, make_report
-from tenuto.views.timeline import node_of
+from tenuto.views.timeline import ITEMS_SHOWN, node_of
 from tenuto.views.values import read_value
 
 _ID_LENGTH = 36
 _PAGE = 10_000
+_LOOKED_AT = 5
+"""Of so many open children it is told what they wait for."""
+PARAMS = PayloadKey(RUN_PLACE, PayloadKind.PARAMS)
+ITEM = PayloadKey(RUN_PLACE, PayloadKind.ITEM)
 
 
 @dataclass(frozen=True, slots=True)
 class History:
     """A run's events in order, decoded as far as people read them, and what goes with them.
 
-    `failures`, `early`, `hints`: as in `report.Known`.
+    `failures`, `codes`, `early`, `hints`: as in `report.Known`. `items`: failures of each foreach's items so far.
     """
 
     events: tuple[tuple[int, Event], ...] = ()
     failures: Mapping[int, str] = field(default_factory=dict)
+    codes: Mapping[int, str] = field(default_factory=dict)
     early: tuple[tuple[int, Place], ...] = ()
     hints: Mapping[str, str] | None = None
+    items: Mapping[Place, int] = field(default_factory=dict)
 
     @property
     def last(self) -> int:
@@ -90,14 +105,16 @@ async def find_run(reads: Reads, text: str) -> RunId:
 
 
 async def read_graph(reads: Reads, detail: RunDetail) -> Graph:
-    """The graph that a run is pinned to."""
-    return decode_graph((await reads.get_definition(detail.run.definition)).graph)
+    """The graph that a run is pinned to; of the run of a `do:` the graph in there."""
+    content_hash, _, path = detail.run.definition.partition("#")
+    return inline_of(decode_graph((await reads.get_definition(content_hash)).graph), path)
 
 
 async def read_history(reads: Reads, run_id: RunId, known: History, graph: Graph) -> History:
     """The history as it stands, reading only what is new since `known`."""
     events = list(known.events)
-    failed: dict[int, Event] = {}
+    items = dict(known.items)
+    failed: dict[int, Place] = {}
     found: dict[int, Event] = {}
     while True:
         last = events[-1][0] if events else 0
@@ -105,32 +122,54 @@ async def read_history(reads: Reads, run_id: RunId, known: History, graph: Graph
         for row in rows:
             event, outcomes = decode_event(row.kind, row.at, row.place, row.data)
             events.append((row.seq, event))
-            if isinstance(event, AttemptFailed | DeadlinePassed):
-                failed[row.seq] = event
+            if _is_failure(event) and _is_shown(Place(row.place), items):
+                failed[row.seq] = Place(row.place)
             if any(isinstance(each, Message) and each.id is not None for each in outcomes):
                 found[row.seq] = event
         if len(rows) < _PAGE:
             break
-    failures, early = dict(known.failures), list(known.early)
-    if failed or found:
+    failures, codes, early = dict(known.failures), dict(known.codes), list(known.early)
+    received = {seq for seq, event in events if isinstance(event, EventReceived)}
+    if failed:
+        keys = [PayloadKey(place, PayloadKind.ERROR) for place in dict.fromkeys(failed.values())]
+        for payload in await reads.payload_rows(run_id, keys):
+            if failed.get(payload.seq) == payload.key.place:
+                error = json.loads(payload.text)
+                failures[payload.seq] = message_of(error)
+                if payload.seq in received:
+                    codes[payload.seq] = code_of(error)
+    if found:
         # The number of the event is part of a payload's key, and only this reading tells it.
         for payload in await reads.all_payloads(run_id):
             place, seq = payload.key.place, payload.seq
-            if payload.key.kind is PayloadKind.ERROR and _at(failed.get(seq)) == place:
-                failures[seq] = message_of(json.loads(payload.text))
-            elif payload.key.kind is PayloadKind.OUTPUT and seq in found and place:
+            if payload.key.kind is PayloadKind.OUTPUT and seq in found and node_of(place):
                 node = graph.definition.nodes[graph.numbers[node_of(place)]]
-                received = found[seq]
+                event = found[seq]
                 if node.type is NodeType.WAIT_FOR_EVENT and not (
-                    isinstance(received, EventReceived) and received.place == place
+                    isinstance(event, EventReceived) and event.place == place
                 ):
                     early.append((seq, place))
     hints = payload_hints(graph.definition) if known.hints is None else known.hints
-    return History(tuple(events), failures, tuple(early), hints)
+    return History(tuple(events), failures, codes, tuple(early), hints, items)
 
 
-def _at(event: Event | None) -> str | None:
-    return getattr(event, "place", None)
+def _is_failure(event: Event) -> bool:
+    """Whether it is one, or may be: of an event `fail_when` decides, and its payload tells."""
+    if isinstance(event, ChildSettled):
+        return event.state != RunState.SUCCESS
+    return isinstance(event, AttemptFailed | DeadlinePassed | EventReceived)
+
+
+def _is_shown(place: Place, items: dict[Place, int]) -> bool:
+    """Whether the timeline has a line for a failure at this place: of a foreach's items for the first few only.
+
+    `items` counts those of each foreach.
+    """
+    if "[" not in place:
+        return True
+    owner = parts_of(place).owner
+    items[owner] = items.get(owner, 0) + 1
+    return items[owner] <= ITEMS_SHOWN
 
 
 def message_of(error: object) -> str:
@@ -141,19 +180,108 @@ def message_of(error: object) -> str:
     return "" if message == error.get("code") else message
 
 
+def code_of(error: object) -> str:
+    """The code of a failure payload."""
+    return str(error.get("code") or "") if isinstance(error, dict) else ""
+
+
 async def read_errors(reads: Reads, graph: Graph, detail: RunDetail) -> Mapping[str, object]:
-    """Failure payloads of the dead nodes, by place."""
+    """Failure payloads of the dead nodes, and of handlers that could not undo one, by place. That of a foreach has
+    the error of the first item that failed as its cause.
+    """
     snapshot = detail.snapshot
-    keys = [
-        PayloadKey(
-            place_of(node.id, tuple(snapshot.passes[loop] for loop in graph.loops_of[number])),
-            PayloadKind.ERROR,
-        )
-        for number, node in enumerate(graph.definition.nodes)
+    places = [
+        place_in(graph, snapshot, number)
+        for number in range(len(graph.definition.nodes))
         if snapshot.nodes[number] == ord(NodeLetter.DEAD)
     ]
+    places += [
+        task.place for task, _ in detail.tasks if "!" in task.place and task.state is TaskState.DEAD
+    ]
+    keys = [PayloadKey(place, PayloadKind.ERROR) for place in places]
     texts = await reads.payloads(detail.run.run_id, keys) if keys else {}
-    return {key.place: json.loads(text) for key, text in texts.items()}
+    errors = {key.place: json.loads(text) for key, text in texts.items()}
+    return {
+        place: await with_cause(reads, detail.run.run_id, place, error)
+        for place, error in errors.items()
+    }
+
+
+async def with_cause(reads: Reads, run_id: RunId, place: Place, error: object) -> object:
+    """The error of a foreach that died of its items, with that of the first as `details.cause`; any other as it is."""
+    if not isinstance(error, dict) or error.get("code") != "foreach_failed":
+        return error
+    details = error.get("details")
+    if not isinstance(details, dict) or not isinstance(index := details.get("index"), int):
+        return error
+    items = await reads.list_items(run_id, place, after=index - 1, limit=1)
+    if not items or items[0].index != index or items[0].error is None:
+        return error
+    return error | {"details": details | {"cause": json.loads(items[0].error)}}
+
+
+def _caused(error: object, graph: Graph, detail: RunDetail, errors: Mapping[str, object]) -> object:
+    """The run's error, with the cause that its node's error has."""
+    if not isinstance(error, dict) or error.get("node") not in graph.numbers:
+        return error
+    at_node = errors.get(place_in(graph, detail.snapshot, graph.numbers[error["node"]]))
+    details = error.get("details")
+    if not isinstance(at_node, dict) or not isinstance(details, dict):
+        return error
+    told = at_node.get("details")
+    if (
+        at_node.get("code") != error.get("code")
+        or not isinstance(told, dict)
+        or "cause" not in told
+    ):
+        return error
+    return error | {"details": details | {"cause": told["cause"]}}
+
+
+# -- children --------------------------------------------------------------------------------------
+
+
+async def read_called(reads: Reads, graph: Graph, detail: RunDetail) -> Mapping[Place, RunId]:
+    """The run that each call of a graph has called last, by the call's place."""
+    places = [
+        place_in(graph, detail.snapshot, number)
+        for number, node in enumerate(graph.definition.nodes)
+        if isinstance(node.detail, Call)
+        and detail.snapshot.nodes[number] != ord(NodeLetter.PENDING)
+    ]
+    return await reads.find_children(detail.run.run_id, places) if places else {}
+
+
+async def read_children(
+    reads: Reads, graph: Graph, detail: RunDetail, *, now: int, database: str
+) -> Children:
+    """The newest runs that a run has called. Those few that are open say what they wait for."""
+    if next(own_calls(graph.definition), None) is None:
+        return Children()
+    run = detail.run
+    wanted = RunFilter(namespace=run.namespace, parent=run.run_id, limit=CHILDREN_SHOWN + 1)
+    lines, looked_at = [], 0
+    for row in await reads.list_runs(wanted):
+        waits: tuple[str, str] = ("", "")
+        if row.state not in FINAL_RUN_STATES and looked_at < _LOOKED_AT:
+            looked_at += 1
+            waits = await _waits_of(reads, row.run_id, now=now, database=database)
+        lines.append(child_line(row, waits_for=waits[0], command=waits[1]))
+    return with_children(lines, open=detail.snapshot.children)
+
+
+async def _waits_of(reads: Reads, run_id: RunId, *, now: int, database: str) -> tuple[str, str]:
+    """What a run waits for, and the command that ends it: of the first node that has one, else of the first."""
+    detail = await reads.get_run(run_id, items=False)
+    graph = await read_graph(reads, detail)
+    hints = payload_hints(graph.definition)
+    known = Known(hints=hints, workers=await reads.list_workers(), database=database, now=now)
+    waits = make_report(graph, detail, known).waits
+    first = next((line for line in waits if line.command), waits[0] if waits else None)
+    return ("", "") if first is None else (first.waits_for, first.command)
+
+
+# -- all of it -------------------------------------------------------------------------------------
 
 
 async def look(
@@ -173,23 +301,30 @@ async def look(
         database: as commands must name it; empty for the default.
         engine: as in `report.Known`.
     """
-    detail = await reads.get_run(run_id)
+    detail = await reads.get_run(run_id, items=False)
     graph = graph or await read_graph(reads, detail)
     history = await read_history(reads, run_id, history or History(), graph)
     final = detail.run.state in FINAL_RUN_STATES
-    begun = await reads.payloads(run_id, [INPUT, VARS])
+    begun = await reads.payloads(run_id, [INPUT, VARS, PARAMS, ITEM])
+    errors = await read_errors(reads, graph, detail)
+    error = await read_value(reads, run_id, detail.run.error)
     known = Known(
         history=history.events,
         failures=history.failures,
+        codes=history.codes,
         early=history.early,
         hints=history.hints or {},
         engine=engine,
         workers=await reads.list_workers() if not final else (),
-        errors=await read_errors(reads, graph, detail),
+        errors=errors,
+        called=await read_called(reads, graph, detail),
+        children=await read_children(reads, graph, detail, now=now, database=database),
         input=json.loads(begun.get(INPUT, "null")),
         vars=json.loads(begun.get(VARS, "{}")),
+        params=json.loads(begun.get(PARAMS, "null")),
+        item=json.loads(begun.get(ITEM, "null")),
         output=await read_value(reads, run_id, detail.run.output),
-        error=await read_value(reads, run_id, detail.run.error),
+        error=_caused(error, graph, detail, errors),
         database=database,
         now=now,
     )

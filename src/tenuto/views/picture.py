@@ -6,21 +6,26 @@ a page that has that style sheet of its own may drop the picture's. No script, n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from unicodedata import category, east_asian_width
 
-from tenuto.model.definition import Edge, Fail, Node, On, Wait, WaitForEvent, Work
+from tenuto.model.definition import Edge, Node, On
 from tenuto.model.graph import Graph
-from tenuto.model.instants import format_duration, format_instant
+from tenuto.views.family import ItemCounts
 from tenuto.views.layout import Box, Link, Point, Wire, lay_out
+from tenuto.views.report import NodeLine
+from tenuto.views.words import edge_words, graph_inside, node_words
 
 TITLE_MAX, DETAIL_MAX, LABEL_MAX = 26, 30, 28
 """Longest texts, in narrow characters; what is longer ends with `…` and is whole in the tool tip."""
 _TITLE_EM, _DETAIL_EM, _LABEL_EM = 7.6, 5.9, 5.9
 _MARK = 22.0
+_COUNTED_EM = 27
+"""Characters for which a foreach has room, so that its counters fit wherever the picture is painted later."""
+BAR_INSET = 8.0
+"""From the sides of a foreach's box to its bar, which `graph.js` paints too."""
 
 MARKS: Mapping[str, str] = {
     "pending": "M8 8m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0",
@@ -53,6 +58,7 @@ STYLE = """
 .graph .title{font:600 12.5px ui-monospace,"SF Mono",Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:var(--ink)}
 .graph .detail{font-size:11px;fill:var(--soft)}
 .graph .shape{fill:var(--paper);stroke:var(--line);stroke-width:1.5}
+.graph .sheet{fill:var(--ground);stroke:var(--line);stroke-width:1.5}
 .graph .band{fill:none;stroke:var(--line);stroke-width:1.5}
 .graph .mark{fill:none;stroke:currentColor;stroke-width:2;stroke-linecap:round;stroke-linejoin:round}
 .graph .way{fill:none;stroke:var(--wire);stroke-width:1.5}
@@ -62,6 +68,10 @@ STYLE = """
 .graph .edge.back .way{stroke-dasharray:1.5 4;stroke-linecap:round;stroke-width:2}
 .graph .edge.lit .way{stroke:var(--ink);stroke-width:2}
 .graph .edge.lit .head{fill:var(--ink)}
+.graph .track{fill:var(--line)}
+.graph .bar{fill:currentColor}
+.graph .bar.bad{fill:var(--s-dead)}
+.graph .node[data-undo=undone] .title{text-decoration:line-through}
 .graph .label{font-size:11px;fill:var(--soft);paint-order:stroke;stroke:var(--ground);
 stroke-width:5px;stroke-linejoin:round}
 .graph .node{color:var(--s-pending);outline:none}
@@ -87,20 +97,48 @@ stroke-width:5px;stroke-linejoin:round}
 """How a picture looks, light and dark. Its variables (`--s-…` by state) serve a page's other parts too."""
 
 
-def graph_svg(graph: Graph, *, states: Mapping[str, str] | None = None) -> str:
+def run_svg(graph: Graph, lines: Sequence[NodeLine]) -> str:
+    """Draw the graph of a run as it stands. `lines`: of its report."""
+    return graph_svg(
+        graph,
+        states={line.id: line.state for line in lines},
+        items={line.id: line.items for line in lines if line.items is not None},
+        undo={line.id: line.undo for line in lines if line.undo},
+    )
+
+
+def graph_svg(
+    graph: Graph,
+    *,
+    states: Mapping[str, str] | None = None,
+    items: Mapping[str, ItemCounts] | None = None,
+    undo: Mapping[str, str] | None = None,
+) -> str:
     """Draw a graph; deterministic.
 
     Args:
         states: node id -> state as in a report's nodes; absent ones are `pending`.
+        items: node id -> how far a foreach is.
+        undo: node id -> what became of undoing its work.
 
     Returns:
-        An SVG document. A node is `g.node[data-node][data-state][data-type]`, an edge
+        An SVG document. A node is `g.node[data-node][data-state][data-type]` (`[data-undo]` too), of a foreach with a
+        `rect.track` and its `rect.bar`s; an edge
         `g.edge[data-from][data-to][data-on]` (`.back` for a loop's way back, `.lit` where it was certainly followed).
     """
     definition = graph.definition
     known = states or {}
-    faces = [_Face(node) for node in definition.nodes]
-    labels = [_label(edge) for edge in definition.edges]
+    counted, undone = items or {}, undo or {}
+    faces = [
+        _Face(
+            node,
+            counted.get(node.id),
+            undone.get(node.id, ""),
+            inside=graph_inside(graph, node.detail),
+        )
+        for node in definition.nodes
+    ]
+    labels = [edge_words(edge) for edge in definition.edges]
     layout = lay_out(
         [face.size for face in faces],
         [
@@ -138,10 +176,18 @@ def graph_svg(graph: Graph, *, states: Mapping[str, str] | None = None) -> str:
 class _Face:
     """What stands in a node's box, and how much room it takes."""
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def __init__(
+        self,
+        node: Node,
+        items: ItemCounts | None = None,
+        undo: str = "",
+        *,
+        inside: Graph | None = None,
+    ) -> None:
+        self.node, self.inside = node, inside
         self.type = str(node.type)
-        self.detail = _detail(node)
+        self.items, self.undo = items, undo
+        self.detail = node_words(node) if items is None else f"foreach {items.text}"
         self.title_shown = _short(node.id, TITLE_MAX)
         self.detail_shown = _short(self.detail, DETAIL_MAX)
         self.text = max(_width(self.title_shown, _TITLE_EM), _width(self.detail_shown, _DETAIL_EM))
@@ -151,6 +197,9 @@ class _Face:
                 self.size = (max(120.0, content / 0.56 + 8), 72.0)
             case "join" | "fork":
                 self.size = (max(96.0, content + 44), 44.0)
+            case "foreach":
+                self.text = max(self.text, _COUNTED_EM * _DETAIL_EM)
+                self.size = (self.text + _MARK + 28, 52.0)
             case "wait" | "wait_for_event" | "end":
                 self.size = (max(96.0, content + 40), 44.0)
             case _:
@@ -160,12 +209,15 @@ class _Face:
         name = _attribute(self.node.id)
         left = box.x - (self.text + _MARK) / 2
         said = f"{self.node.id}: {self.detail}, {state}"
+        if self.inside is not None:
+            said += f", {len(self.inside.definition.nodes)} nodes inside"
+        undo = f' data-undo="{_attribute(self.undo)}"' if self.undo else ""
         words = left + _MARK
         return (
-            f'<g class="node" data-node="{name}" data-state="{_attribute(state)}" data-type="{self.type}" '
+            f'<g class="node" data-node="{name}" data-state="{_attribute(state)}" data-type="{self.type}"{undo} '
             f'tabindex="0" role="button" aria-label="{_attribute(said)}">'
             f"<title>{_text(f'{self.node.id} · {self.detail}')}</title>"
-            f"{_shape(self.type, box)}"
+            f"{self._sheet(box)}{_shape(self.type, box)}{_progress(box, self.items) if self.type == 'foreach' else ''}"
             f'<path class="mark" transform="translate({_number(left)} {_number(box.y - 8)})" '
             f'd="{MARKS.get(state, MARKS["active"])}"/>'
             f'<text class="title" x="{_number(words)}" y="{_number(box.y - 3)}">{_text(self.title_shown)}</text>'
@@ -173,51 +225,12 @@ class _Face:
             "</g>"
         )
 
-
-def _detail(node: Node) -> str:
-    """A node's second line: what it does."""
-    detail = node.detail
-    match detail:
-        case Work() if node.type == "http":
-            return f"http {_word(detail, 'method')}".rstrip()
-        case Work() if node.type == "code":
-            return f"code {_word(detail, 'language')}".rstrip()
-        case Work() if node.type == "task":
-            return "task" if detail.name == node.id else f"task {detail.name}"
-        case Wait(for_us=int(length)):
-            return f"waits {format_duration(length)}"
-        case Wait(until_at=int(at)):
-            return f"waits until {format_instant(at)[:16].replace('T', ' ')}"
-        case WaitForEvent():
-            return f"event {detail.event}"
-        case Fail():
-            return f"fail {detail.code}"
-        case _:
-            pass
-    if node.type == "join" or node.join:
-        wanted = "all" if node.join == 0 else "any" if node.join == 1 else str(node.join)
-        return f"{node.type} {wanted}"
-    return str(node.type)
-
-
-def _word(work: Work, key: str) -> str:
-    """A plain word of a worker's input, empty where it is something else or a template."""
-    given = json.loads(work.input.text)
-    word = given.get(key, "") if isinstance(given, dict) else ""
-    return word if isinstance(word, str) and word.isalpha() else ""
-
-
-def _label(edge: Edge) -> str:
-    parts = []
-    if edge.on is not On.SUCCESS:
-        parts.append(str(edge.on))
-    if edge.when is not None:
-        parts.append(" ".join(edge.when.text.split()))
-    if edge.otherwise:
-        parts.append("else")
-    if edge.loop_max is not None:
-        parts.append(f"loop ≤ {edge.loop_max}")
-    return " · ".join(parts)
+    def _sheet(self, box: Box) -> str:
+        """The mark of a node with a graph inside: the edge of a second sheet below it."""
+        if self.inside is None:
+            return ""
+        left, top = box.x - box.width / 2 + 5, box.y - box.height / 2 + 5
+        return _rectangle(left, top, box.width, box.height, 8, "sheet")
 
 
 # -- shapes ----------------------------------------------------------------------------------------
@@ -259,11 +272,35 @@ def _shape(type: str, box: Box) -> str:
             )
         case "set":
             return _rectangle(left, top, box.width, box.height, 0)
+        case "foreach":  # two bands: many of one kind
+            bands = "".join(
+                f'<path class="band" d="M{_number(left + at)} {_number(top)}V{_number(bottom)}"/>'
+                for at in (5, 9)
+            )
+            return _rectangle(left, top, box.width, box.height, 8) + bands
+        case "call":  # a frame in a frame: a run in a run
+            return _rectangle(left, top, box.width, box.height, 8) + _rectangle(
+                left + 4, top + 4, box.width - 8, box.height - 8, 4, "band"
+            )
         case "http" | "code":  # a band at the left tells them from a task
             band = f'<path class="band" d="M{_number(left + 6)} {_number(top)}V{_number(bottom)}"/>'
             return _rectangle(left, top, box.width, box.height, 4) + band
         case _:
             return _rectangle(left, top, box.width, box.height, 8)
+
+
+def _progress(box: Box, items: ItemCounts | None) -> str:
+    """The bar of a foreach: what succeeded, then what failed, on a track of its whole list."""
+    left, top = box.x - box.width / 2 + 2 * BAR_INSET, box.y + box.height / 2 - 7
+    whole = box.width - 3 * BAR_INSET
+    total = items.total if items is not None else 0
+    good = whole * items.succeeded / total if items is not None and total else 0.0
+    bad = whole * items.failed / total if items is not None and total else 0.0
+    return (
+        _rectangle(left, top, whole, 3, 1.5, "track")
+        + _rectangle(left, top, good, 3, 1.5, "bar good")
+        + _rectangle(left + good, top, bad, 3, 1.5, "bar bad")
+    )
 
 
 def _rectangle(

@@ -12,27 +12,44 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenuto.machine import events
+from tenuto.machine.plan import place_in
 from tenuto.machine.snapshot import OpenedWait, Task, Timer
-from tenuto.model.definition import Node, NodeType, Wait, Work
+from tenuto.model.definition import SEMANTICS_VERSION, Call, Node, NodeType, Wait, Work
 from tenuto.model.graph import Graph
-from tenuto.model.ids import Place, place_of
+from tenuto.model.ids import Place, RunId, undo_place
 from tenuto.model.instants import format_instant, format_remaining
 from tenuto.model.states import (
     FINAL_RUN_STATES,
     NODE_STATUS,
     EdgeLetter,
     NodeLetter,
-    RunState,
     TaskState,
 )
 from tenuto.ports.gateway import ALL_QUEUES
 from tenuto.ports.reads import RunDetail, WorkerRow
 from tenuto.ports.store import LeaseRow
 from tenuto.views.cures import go_on_command, quoted, resume_command, send_command
-from tenuto.views.timeline import Step, make_timeline, step_json
+from tenuto.views.family import (
+    Children,
+    ClosingLine,
+    ItemCounts,
+    children_document,
+    closing_document,
+    closing_line,
+    item_counts,
+    items_document,
+    newest_of,
+    parent_document,
+    shown_state,
+    undo_status,
+    whole_error,
+)
+from tenuto.views.timeline import Listed, Step, begun_at, make_timeline, step_json
 
 RESUMED = "the run to be resumed"
 AN_ENGINE = "an engine"
+_RESULTS = {"dead": "failed", "active": "running", "interrupted": "running"}
+"""State of a foreach -> result in the timeline, where that is another word."""
 _TOLD_MAX = 10
 """Nodes of which one line tells what they wait for."""
 
@@ -53,6 +70,10 @@ class NodeLine:
         took: targets of the edges that were taken, where a condition chose among them.
         error: its failure payload, once dead; while it waits to be tried again, code and message
         of the last failure.
+        items: of a foreach, how far it is.
+        child: the run that a `call` has called last; empty for none.
+        undo: what became of undoing its work: `due`, `undoing`, `undone`, `failed`, `cancelled`; empty for nothing.
+        undo_error: why it could not be undone.
     """
 
     id: str
@@ -68,6 +89,10 @@ class NodeLine:
     awaits: tuple[str, str, str] | None = None
     took: tuple[str, ...] = ()
     error: object = None
+    items: ItemCounts | None = None
+    child: str = ""
+    undo: str = ""
+    undo_error: object = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +105,12 @@ class Report:
         engine: the process that has the file open, where somebody else asks; empty if unknown,
         None if there is none.
         go_on: the command that carries an unfinished run on, when no engine has the file open.
+        semantics: the version of the rules by which it goes.
         input, vars: with which it was started; `vars` are those of the definition with what was given over them.
+        params, item: what the run of a `do:` was given beside them.
+        parent: run and place that called it; `source`: the run that it replays.
+        epoch: 1, and one more with each retry.
+        compensation: `none` was begun, `complete`, or `partial`.
     """
 
     run_id: str
@@ -91,6 +121,7 @@ class Report:
     created_at: int
     ended_at: int | None
     now: int
+    semantics: int = SEMANTICS_VERSION
     quarantine: str | None = None
     database: str = ""
     engine: str | None = ""
@@ -101,6 +132,14 @@ class Report:
     vars: Mapping[str, object] = field(default_factory=dict)
     output: object = None
     error: object = None
+    params: object = None
+    item: object = None
+    parent: tuple[RunId, Place] | None = None
+    source: str | None = None
+    epoch: int = 1
+    compensation: str = "none"
+    closing: ClosingLine | None = None
+    children: Children = Children()
 
     @property
     def is_final(self) -> bool:
@@ -126,8 +165,10 @@ class Known:
         history: (number, event), from number 1 on without gaps.
         errors: place -> failure payload as a JSON value.
         failures: event number -> what the failure in it said.
+        codes: event number -> code of the failure that `fail_when` saw in the event of it.
         early: (event number, place) of each wait that found its event in the mailbox.
         hints: node -> what a payload for it looks like, where its output is read.
+        called: place of a call -> the run that it has called last.
         engine: as in `Report`; None: no engine has the file open, so nothing goes on.
         database: as the user must write it in a command; empty for the default file.
     """
@@ -136,11 +177,16 @@ class Known:
     workers: Sequence[WorkerRow] = ()
     errors: Mapping[str, object] = field(default_factory=dict)
     failures: Mapping[int, str] = field(default_factory=dict)
+    codes: Mapping[int, str] = field(default_factory=dict)
     early: Sequence[tuple[int, Place]] = ()
     hints: Mapping[str, str] = field(default_factory=dict)
+    called: Mapping[Place, RunId] = field(default_factory=dict)
+    children: Children = Children()
     engine: str | None = ""
     input: object = None
     vars: Mapping[str, object] = field(default_factory=dict)
+    params: object = None
+    item: object = None
     output: object = None
     error: object = None
     database: str = ""
@@ -151,6 +197,7 @@ def make_report(graph: Graph, detail: RunDetail, known: Known) -> Report:
     """Put together what is known of a run."""
     run = detail.run
     is_open = run.state not in FINAL_RUN_STATES
+    lines = tuple(_node_lines(graph, detail, known, is_open=is_open))
     return Report(
         run_id=run.run_id,
         workflow=run.workflow,
@@ -160,6 +207,7 @@ def make_report(graph: Graph, detail: RunDetail, known: Known) -> Report:
         created_at=run.created_at,
         ended_at=run.ended_at,
         now=max(known.now, detail.snapshot.at),
+        semantics=graph.definition.semantics,
         quarantine=run.quarantine,
         database=known.database,
         engine=known.engine if is_open else "",
@@ -168,26 +216,34 @@ def make_report(graph: Graph, detail: RunDetail, known: Known) -> Report:
             if is_open and not run.paused and known.engine is None
             else ""
         ),
-        nodes=tuple(_node_lines(graph, detail, known, is_open=is_open)),
+        nodes=lines,
         timeline=make_timeline(
             known.history,
             detail.tasks,
             failures=known.failures,
             early=known.early,
             driven=known.engine is not None,
+            lists={
+                line.place: Listed(_RESULTS.get(line.state, line.state), line.items.told)
+                for line in lines
+                if line.items is not None
+            },
+            codes=known.codes,
+            begun=run.created_at,
         ),
         input=known.input,
         vars=known.vars,
+        params=known.params,
+        item=known.item,
         output=known.output,
-        error=known.error,
+        error=whole_error(known.error, detail.snapshot),
+        parent=run.parent,
+        source=run.source,
+        epoch=detail.snapshot.epoch,
+        compensation=run.compensation,
+        closing=closing_line(detail.snapshot),
+        children=known.children,
     )
-
-
-def shown_state(state: str, *, paused: bool) -> str:
-    """The state as people read it: pause is a flag, shown while the outcome is open (SEMANTICS
-    C6).
-    """
-    return "paused" if paused and state in (RunState.PENDING, RunState.RUNNING) else state
 
 
 # -- nodes -----------------------------------------------------------------------------------------
@@ -200,20 +256,24 @@ def _node_lines(
     timers = {(timer.place, timer.kind): timer for timer in detail.timers}
     waits = {wait.place: wait for wait in detail.waits}
     handed_out = _handed_out(known.history)
+    own = {place: task for place, (task, _) in tasks.items()}
     lines = []
     for number, node in enumerate(graph.definition.nodes):
-        loops = graph.loops_of[number]
-        passes = tuple(detail.snapshot.passes[loop] for loop in loops)
-        place = place_of(node.id, passes)
+        passes = tuple(detail.snapshot.passes[loop] for loop in graph.loops_of[number])
+        place = place_in(graph, detail.snapshot, number)
         letter = NodeLetter(chr(detail.snapshot.nodes[number]))
         state, since, waits_for, command = NODE_STATUS[letter], None, "", ""
         task, lease = tasks.get(place, (None, None))
+        items = item_counts(letter, detail.snapshot.items.get(number))
+        undo = undo_status(node, place, letter, detail.snapshot, own)
         if letter is NodeLetter.ACTIVE and is_open:
             if task is not None:
                 paused = detail.run.paused
-                state, since, waits_for = _working(task, lease, timers, known, paused=paused)
+                state, since, waits_for = _working(node, task, lease, timers, known, paused=paused)
                 if waits_for == RESUMED:
                     command = resume_command(detail.run.run_id, known.database)
+            elif items is not None and (items.active or not items.complete):
+                state = "running" if known.engine is not None else "interrupted"
             elif node.type in (NodeType.WAIT, NodeType.WAIT_FOR_EVENT):
                 state = "waiting"
                 since, waits_for, command = _waiting(node, place, timers, waits, known)
@@ -225,7 +285,7 @@ def _node_lines(
                 place=place,
                 attempts=_attempts(task, lease, handed_out),
                 attempts_max=(
-                    node.detail.retry.max_attempts if isinstance(node.detail, Work) else 0
+                    node.detail.retry.max_attempts if isinstance(node.detail, Work | Call) else 0
                 ),
                 iteration=passes[-1] if passes else None,
                 since=since,
@@ -240,9 +300,22 @@ def _node_lines(
                     if state == "retry"
                     else None
                 ),
+                items=items,
+                child=_called(node, place, task, known),
+                undo=undo,
+                undo_error=known.errors.get(undo_place(place)) if undo == "failed" else None,
             )
         )
     return lines
+
+
+def _called(node: Node, place: Place, task: Task | None, known: Known) -> str:
+    """The run that a call has called last; empty for none, and for what is no call."""
+    if not isinstance(node.detail, Call):
+        return ""
+    if task is not None and task.child is not None:
+        return task.child
+    return known.called.get(place) or newest_of(known.children.newest, place)
 
 
 def _handed_out(history: Sequence[tuple[int, events.Event]]) -> Mapping[str, int]:
@@ -252,6 +325,8 @@ def _handed_out(history: Sequence[tuple[int, events.Event]]) -> Mapping[str, int
         match event:
             case events.AttemptSucceeded() | events.AttemptFailed() | events.LeaseExpired():
                 found[event.place] = event.attempt
+            case events.ChildSettled():
+                found[event.place] = found.get(event.place, 0) + 1
             case events.DeadlinePassed() if event.lease_id is not None:
                 found[event.place] = event.attempt
     return found
@@ -287,11 +362,12 @@ def _attempts(task: Task | None, lease: LeaseRow | None, handed_out: Mapping[str
         return 0
     if task.state in (TaskState.CANCELLED, TaskState.DEAD) and lease is None:
         return handed_out.get(task.place, 0)
-    waits = task.state in (TaskState.PENDING, TaskState.RETRY) and lease is None
+    waits = task.state in (TaskState.PENDING, TaskState.RETRY) and not (lease or task.child)
     return task.attempt - 1 if waits else task.attempt
 
 
 def _working(
+    node: Node,
     task: Task,
     lease: LeaseRow | None,
     timers: Mapping[tuple[Place, events.TimerKind], Timer],
@@ -300,6 +376,9 @@ def _working(
     paused: bool,
 ) -> tuple[str, int | None, str]:
     """State, since when, and what a task that isn't final waits for."""
+    if task.child is not None:
+        over = ", to be cancelled: its time is over" if task.ending else ""
+        return "running", begun_at(task.child), f"{_child_told(task.child, known)}{over}"
     if lease is not None:
         if known.engine is None:
             return "interrupted", None, AN_ENGINE
@@ -309,12 +388,21 @@ def _working(
         return "retry", None, f"attempt {task.attempt}" + (_when(timer, known.now) if timer else "")
     if paused:
         return "ready", None, RESUMED
+    if isinstance(node.detail, Call):  # no worker does it
+        return "running", None, ""
     knows = [worker for worker in known.workers if task.name in worker.names]
     if not knows:
         return "ready", None, f"a worker that has `{task.name}`"
     if not any({task.queue, ALL_QUEUES} & {*worker.queues} for worker in knows):
         return "ready", None, f"a worker of the queue `{task.queue}` that has `{task.name}`"
     return "ready", None, AN_ENGINE if known.engine is None else ""
+
+
+def _child_told(child: RunId, known: Known) -> str:
+    """A child by name, as far as it is among those that were read."""
+    line = next((line for line in known.children.newest if line.run_id == child), None)
+    called = f" ({line.workflow} v{line.version})" if line is not None else ""
+    return f"run {child[-8:]}{called}"
 
 
 def _waiting(
@@ -373,12 +461,19 @@ def waits_told(report: Mapping[str, Any]) -> str:
         return "it is paused"
     if report["quarantine"] is not None:
         return f"it is quarantined: {report['quarantine']}"
+    if report["closing"] is not None:
+        return f"it is closing as {report['closing']['outcome']}"
     nodes = report["nodes"]
     lines = [f"{node['id']} waits for {node['waits_for']}" for node in nodes if node["waits_for"]]
     lines += [
         f"{node['id']} {'is at work' if node['state'] == 'running' else 'waits for a worker'}"
         for node in nodes
         if node["state"] in ("running", "ready") and not node["waits_for"]
+    ]
+    lines += [
+        f"run {child['run_id'][-8:]} of {child['place']} waits for {child['waits_for']}"
+        for child in report["children"]["newest"]
+        if child["waits_for"]
     ]
     more = f"; and {len(lines) - _TOLD_MAX} more" if len(lines) > _TOLD_MAX else ""
     return "; ".join(lines[:_TOLD_MAX]) + more or "nothing is left that it waits for"
@@ -394,12 +489,21 @@ def report_json(report: Report) -> dict[str, object]:
         "key": report.key,
         "created_at": format_instant(report.created_at),
         "ended_at": None if report.ended_at is None else format_instant(report.ended_at),
+        "semantics": report.semantics,
         "lasted_us": report.lasted_us,
         "input": report.input,
         "vars": dict(report.vars),
         "output": report.output,
         "error": report.error,
         "quarantine": report.quarantine,
+        "parent": parent_document(report.parent),
+        "source": report.source,
+        "epoch": report.epoch,
+        "compensation": report.compensation,
+        "closing": closing_document(report.closing),
+        "children": children_document(report.children),
+        "params": report.params,
+        "item": report.item,
         "go_on": report.go_on or None,
         "nodes": [_node_json(line) for line in report.nodes],
         "timeline": [step_json(step, report.created_at) for step in report.timeline],
@@ -422,4 +526,8 @@ def _node_json(line: NodeLine) -> dict[str, object]:
         ),
         "took": list(line.took) or None,
         "error": line.error,
+        "items": items_document(line.items),
+        "child": line.child or None,
+        "undo": line.undo or None,
+        "undo_error": line.undo_error,
     }

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from typing import assert_never, cast
 
 from tenuto.machine.codec import decode_output
-from tenuto.model.ids import RunId
-from tenuto.model.payload import JoinView, Output, PayloadKey
+from tenuto.model.ids import RunId, item_place
+from tenuto.model.payload import ItemsView, JoinView, Output, PayloadKey, PayloadKind
 from tenuto.ports.reads import Reads
 
 
@@ -30,6 +30,13 @@ async def read_value(reads: Reads, run_id: RunId, stored: str | None) -> object:
     return value
 
 
+async def read_output(reads: Reads, run_id: RunId, place: Output) -> object:
+    """The JSON value at a place; None for null, and for what is not there (any more)."""
+    keys = tuple(dict.fromkeys(_keys(place)))
+    texts = await reads.payloads(run_id, keys) if keys else {}
+    return _assemble(place, {key: texts.get(key, "null") for key in keys})
+
+
 def _keys(output: Output) -> Iterator[PayloadKey]:
     match output:
         case None:
@@ -39,6 +46,10 @@ def _keys(output: Output) -> Iterator[PayloadKey]:
         case JoinView():
             for _, part in output.entries:
                 yield from _keys(part)
+        case ItemsView():
+            yield from _outputs(output)
+        case _:
+            assert_never(output)
 
 
 def _assemble(output: Output, texts: Mapping[PayloadKey, str]) -> object:
@@ -49,3 +60,13 @@ def _assemble(output: Output, texts: Mapping[PayloadKey, str]) -> object:
             return cast("object", json.loads(texts[output]))
         case JoinView():
             return {upstream: _assemble(part, texts) for upstream, part in output.entries}
+        case ItemsView():
+            return [json.loads(texts.get(key, "null")) for key in _outputs(output)]
+        case _:
+            assert_never(output)
+
+
+def _outputs(items: ItemsView) -> Iterator[PayloadKey]:
+    """Of all items of a foreach; those that failed have none."""
+    for index in range(items.total):
+        yield PayloadKey(item_place(items.place, index), PayloadKind.OUTPUT)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
-from tenuto.machine.codec import decode_event, encode_snapshot
+from tenuto.machine.codec import decode_event
+from tenuto.machine.columns import encode_snapshot
 from tenuto.machine.fold import fold
 from tenuto.machine.snapshot import Snapshot, Task
 from tenuto.model.errors import InvariantViolated
@@ -66,7 +67,8 @@ def _differences(
     detail: RunDetail, snapshot: Snapshot, folded: Mapping[Place, Task]
 ) -> Iterator[str]:
     yield from _compare("run_states", _columns(snapshot), _columns(detail.snapshot))
-    stored = {task.place: task for task, _ in detail.tasks}
+    # Rows that a replay took over were made by no event of this run.
+    stored = {task.place: task for task, _ in detail.tasks if task.input_seq}
     for place in sorted(folded.keys() | stored.keys()):
         ours, theirs = folded.get(place), stored.get(place)
         if ours is None:

@@ -18,6 +18,7 @@ from tenuto.worker.registry import Misfit, Task, TaskError
 
 MESSAGE_MAX = 2_000
 CODE_MAX = 200
+CLASSES_MAX = 16
 _FRAMES_MAX = 20
 _TRACEBACK_MAX = 8_000
 
@@ -120,6 +121,7 @@ def failure_of(error: BaseException) -> Failed:
             message=text_of(error.message) + note,
             details=details,
             retryable=error.retryable,
+            classes=_classes(error),
         )
     try:
         said = str(error)
@@ -129,7 +131,14 @@ def failure_of(error: BaseException) -> Failed:
         code=text_of(type(error).__name__)[:CODE_MAX],
         message=text_of(said),
         details=canonical({"traceback": _traceback(error)}),
+        classes=_classes(error),
     )
+
+
+def _classes(error: BaseException) -> tuple[str, ...]:
+    """Names of its classes, itself first, as retry rules name them."""
+    names = (text_of(each.__name__)[:CODE_MAX] for each in type(error).__mro__[:CLASSES_MAX])
+    return tuple(name for name in names if name not in ("object", "BaseException"))
 
 
 def text_of(value: object) -> str:

@@ -24,6 +24,7 @@ from tenuto.runtime.logging import get_logger
 from tenuto.runtime.results import PAYLOAD_TOO_LARGE, Refused, canonical, parse
 from tenuto.worker.calls import text_of
 from tenuto.worker.notes import Notebook
+from tenuto.worker.registry import kind_of
 
 _log = get_logger("code")
 
@@ -39,6 +40,9 @@ class CodeExecutor:
     async def execute(self, lease: Lease) -> Result:
         """Run one attempt. Cancelling kills its interpreter."""
         task = cast("dict[str, Any]", parse(lease.input, name="the input"))
+        if not isinstance(task["params"], dict):  # they are computed as a whole (X1)
+            told = f"params must be an object, not {kind_of(task['params'])}"
+            return Failed(code="bad_arguments", message=told, retryable=False)
         program = Program(
             id=lease.task_id,
             language=str(task["language"]),

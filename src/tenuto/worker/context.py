@@ -85,7 +85,7 @@ class Context:
 
     Attributes:
         run_id: the run.
-        place: the node, with the pass of each loop around it (SEMANTICS L3).
+        place: the node, with the pass of each loop around it and the number of the item (SEMANTICS L3): `each.2[7]`.
         task_id: `<run>/<place>`, the same over all attempts.
         attempt: counted from 1.
         lease_id: the right under which it runs; a new one for every attempt handed out.
@@ -120,8 +120,11 @@ class Context:
 
     @property
     def node(self) -> str:
-        """Id of the node."""
-        return self.place.partition("~")[0].partition("[")[0].partition(".")[0]
+        """Id of the node, of a step that undoes one too; `on_failure` in that of the workflow."""
+        name = self.place.removeprefix("!")
+        for mark in "~[!.":
+            name = name.partition(mark)[0]
+        return name
 
     @property
     def idempotency_key(self) -> str:

@@ -69,4 +69,5 @@ def result_of_document(document: dict[str, Any]) -> Result:
     """Read it back."""
     if "success" in document:
         return Success(**document["success"])
-    return Failed(**document["failed"])
+    failed = document["failed"]
+    return Failed(**failed | {"classes": tuple(failed["classes"])})

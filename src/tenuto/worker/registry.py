@@ -14,7 +14,7 @@ from tenuto.model.errors import NotFound, TenutoError
 from tenuto.worker.spawnable import NotImportable, Origin, origin_of, remember
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}")
-"""What every definition can name (`dsl.limits.TASK_NAME`) and every store can hold."""
+"""What every definition can name (`model.names.TASK_NAME`) and every store can hold."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -137,7 +137,10 @@ class Task:
     def misfit(self, params: object) -> str | None:
         """Why `params` cannot be this function's keyword arguments (SEMANTICS D), or None when they can."""
         if not isinstance(params, dict):
-            return f"task {self.name!r} takes keyword arguments; its params are no mapping"
+            return (
+                f"task {self.name!r} takes keyword arguments, so its params must be an object, not"
+                f" {kind_of(params)}"
+            )
         if self.allowed is not None and not self.allowed.issuperset(params):
             wrong = next(name for name in params if name not in self.allowed)
             return f"task {self.name}{self.signature} has no parameter {wrong!r}" + _meant(
@@ -147,6 +150,15 @@ class Task:
             lacking = ", ".join(repr(name) for name in sorted(self.required - params.keys()))
             return f"task {self.name}{self.signature} needs {lacking}"
         return None
+
+
+def kind_of(value: object) -> str:
+    """What a JSON value is, for people."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return "text" if isinstance(value, str) else "a number"
 
 
 class Registry:

@@ -17,7 +17,8 @@ from tenuto.api.app import describe
 from tenuto.cli.commands import app
 from tenuto.coordinator.commands import Commands
 from tenuto.sdk.remote import Remote
-from tenuto.sdk.tenuto import Run, Tenuto
+from tenuto.sdk.run import Run
+from tenuto.sdk.tenuto import Tenuto
 from tenuto.views.answers import Answers
 
 
@@ -40,6 +41,13 @@ PARITY: dict[tuple[str, str], Row] = {
     ("GET", "/v1/workflows/{name}/versions"): Row("list_versions", "workflow show", "list_versions"),
     ("GET", "/v1/workflows/{name}/versions/{version}"): Row("get_version", "workflow show", "get_version"),
     ("GET", "/v1/workflows/{name}/versions/{version}/graph.svg"): Row("find_version", None, None),  # for eyes
+    ("DELETE", "/v1/workflows/{name}/versions/{version}"): Row("delete_version", "workflow delete", "delete_version"),
+    ("GET", "/v1/workflows/{name}/diff"): Row("diff_versions", "workflow diff", "diff_versions"),
+    ("GET", "/v1/workflows/{name}/aliases"): Row("list_aliases", "workflow show", "list_aliases"),
+    ("GET", "/v1/workflows/{name}/aliases/{alias}"): Row("get_alias", "workflow show", "get_alias"),
+    ("PUT", "/v1/workflows/{name}/aliases/{alias}"): Row("set_alias", "workflow alias", "set_alias"),
+    ("DELETE", "/v1/workflows/{name}/aliases/{alias}"): Row("drop_alias", "workflow alias", "drop_alias"),
+    ("GET", "/v1/schema/definition.json"): Row(None, "schema", None),  # for editors; no engine is needed
     ("POST", "/v1/runs"): Row("start", "run start", "start_run"),
     ("GET", "/v1/runs"): Row("list_runs", "run list", "list_runs"),
     ("GET", "/v1/runs/counts"): Row("count_runs", None, "count_runs"),  # for a page that shows a list
@@ -49,6 +57,13 @@ PARITY: dict[tuple[str, str], Row] = {
     ("POST", "/v1/runs/{run_id}/cancel"): Row("cancel", "run cancel", "cancel_run"),
     ("POST", "/v1/runs/{run_id}/pause"): Row("pause", "run pause", "pause_run"),
     ("POST", "/v1/runs/{run_id}/resume"): Row("resume", "run resume", "resume_run"),
+    ("POST", "/v1/runs/{run_id}/terminate"): Row("terminate", "run terminate", "terminate_run"),
+    ("POST", "/v1/runs/{run_id}/retry"): Row("retry", "run retry", "retry_run"),
+    ("POST", "/v1/runs/{run_id}/replay"): Row("replay", "run replay", "replay_run"),
+    ("POST", "/v1/runs/{run_id}/nodes/{node}/skip"): Row("skip", "run skip", "skip_node"),
+    ("GET", "/v1/runs/{run_id}/children"): Row("list_children", "run list", "list_children"),
+    ("GET", "/v1/runs/{run_id}/nodes/{node}/items"): Row("list_items", "run items", "list_items"),
+    ("GET", "/v1/runs/{run_id}/nodes/{node}/iterations"): Row("list_iterations", "run iterations", "list_iterations"),
     ("GET", "/v1/runs/{run_id}/wait"): Row("wait", "run wait", "wait_run"),
     ("GET", "/v1/runs/{run_id}/history"): Row("run_history", "run export", "run_history"),
     ("GET", "/v1/runs/{run_id}/nodes/{node}"): Row("run_node", "run show", "run_node"),
@@ -57,6 +72,7 @@ PARITY: dict[tuple[str, str], Row] = {
     ("GET", "/v1/runs/{run_id}/verify"): Row("verify_run", "run verify", "verify_run"),
     ("GET", "/v1/runs/{run_id}/graph.svg"): Row("run_graph", None, None),  # for eyes
     ("POST", "/v1/events"): Row("send_event", "event send", "send_event"),
+    ("POST", "/v1/events/heartbeat"): Row("heartbeat", "event heartbeat", "heartbeat"),
     ("GET", "/v1/events/awaited"): Row("list_awaited", "event list", "list_awaited"),
     ("GET", "/v1/tasks"): Row("list_tasks", "task list", "list_tasks"),
     ("GET", "/v1/workers"): Row("list_workers", "worker list", "list_workers"),
@@ -102,8 +118,8 @@ HERE = {
     "dev": "the server itself",
     "language-server": "another one",
     "deploy": "`workflow deploy`, said shorter",
-    "workflow diff": "two versions, compared here",
     "init": "files of this machine",
+    "graph": "a file of this machine, or the text that `workflow show` prints",
     "doctor": "this machine",
     "completion": "this shell",
     "config show": "settings of this folder",
@@ -114,10 +130,18 @@ HERE = {
 SDK = {
     (Tenuto, "open"): "health",
     (Tenuto, "deploy"): "deploy",
+    (Tenuto, "versions"): "list_versions",
+    (Tenuto, "aliases"): "list_aliases",
+    (Tenuto, "set_alias"): "set_alias",
+    (Tenuto, "drop_alias"): "drop_alias",
+    (Tenuto, "delete_version"): "delete_version",
     (Tenuto, "start"): "start_run",
     (Tenuto, "start_many"): "start_run",
     (Tenuto, "enqueue"): "start_run",
     (Tenuto, "send_event"): "send_event",
+    (Tenuto, "heartbeat"): "heartbeat",
+    (Tenuto, "retry"): "retry_run",
+    (Tenuto, "replay"): "replay_run",
     (Tenuto, "get_run"): "get_run",
     (Tenuto, "results"): "wait_run",
     (Run, "result"): "wait_run",
@@ -125,6 +149,14 @@ SDK = {
     (Run, "cancel"): "cancel_run",
     (Run, "pause"): "pause_run",
     (Run, "resume"): "resume_run",
+    (Run, "terminate"): "terminate_run",
+    (Run, "skip"): "skip_node",
+    (Run, "retry"): "retry_run",
+    (Run, "replay"): "replay_run",
+    (Run, "plan_replay"): "replay_run",
+    (Run, "children"): "list_children",
+    (Run, "items"): "list_items",
+    (Run, "iterations"): "list_iterations",
 }
 """Verbs of a program -> the method of `Remote` behind them where a server has the engine."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tenuto.app.definitions import load_definition
-from tenuto.cli.apps import BrokenApp, app_name, find_app, load_app, misfits
+from tenuto.cli.apps import BrokenApp, app_name, find_app, load_app, misfits, missing_tasks
 
 GOOD = "from tenuto import Tenuto\napp = Tenuto()\nother = Tenuto()\n"
 
@@ -175,9 +175,46 @@ nodes:
     graph = load_definition(text, file="w.yaml").graph
     assert graph is not None
 
-    told = misfits(graph.definition.nodes, load_app("flows_h").registry)
+    told = misfits(graph.definition, load_app("flows_h").registry)
 
     assert told == [
         "node lacks: task ship(order, fast=False) needs 'order'",
         "node typo: task ship(order, fast=False) has no parameter 'fsat'; did you mean 'fast'?",
     ]
+
+
+def test_tasks_are_missed_wherever_a_definition_names_them(folder: Path) -> None:
+    (folder / "flows_i.py").write_text(
+        "from tenuto import Tenuto\napp = Tenuto()\n@app.task\ndef ship(order): ...\n"
+    )
+    text = """
+name: w
+nodes:
+  each:
+    type: foreach
+    over: input.list
+    do: {type: task, task: ship, params: {order: "${item}"}}
+    compensate:
+      type: call
+      do:
+        nodes:
+          back: {type: foreach, over: input.list, do: {type: task, task: shop, params: {ordre: 1}}}
+          too: {type: task, task: ship}
+  source: {type: foreach, source: {task: pages}, task: "${item.task}"}
+on_failure: {type: task, task: ship, params: {}}
+"""
+    definition = load_definition(text, file="w.yaml").graph
+    assert definition is not None
+    whole, registry = definition.definition, load_app("flows_i").registry
+
+    assert missing_tasks(whole, registry, "flows_i", None) == (
+        "the app flows_i has no tasks 'shop' (node each.compensate/back), 'pages' (node source.source);"
+        " did you mean 'ship'? It has ship"
+    )
+    assert misfits(whole, registry) == [
+        "node each.compensate/too: task ship(order) needs 'order'",
+        "on_failure: task ship(order) needs 'order'",
+    ]
+    assert missing_tasks(whole, registry, "flows_i", None, nodes=()) == (
+        "the app flows_i has no task 'shop' (node each.compensate/back); did you mean 'ship'? It has ship"
+    )

@@ -7,6 +7,7 @@ import io
 import pytest
 from rich.console import Console, RenderableType
 
+from tenuto.cli.plain import step_line, wait_line
 from tenuto.cli.render import (
     clean,
     cures,
@@ -16,9 +17,7 @@ from tenuto.cli.render import (
     live_view,
     outcome_view,
     own_frames,
-    step_line,
     value_text,
-    wait_line,
 )
 from tenuto.views.report import NodeLine, Report
 from tenuto.views.timeline import Step
@@ -232,6 +231,61 @@ def test_failures_are_told_in_one_line() -> None:
     ] == ["", "E", "E", "odd"]
 
 
+def test_a_foreach_is_told_to_have_failed_of_its_first_item() -> None:
+    error = {
+        "code": "foreach_failed",
+        "message": "2 of 9 items failed, 0 are tolerated",
+        "node": "each",
+        "details": {"index": 5, "cause": {"code": "http.500", "message": "no", "node": "each"}},
+    }
+
+    assert failure_text(error) == (
+        "foreach_failed: 2 of 9 items failed, 0 are tolerated: item 5: http.500: no (node each)"
+    )
+
+
+@pytest.mark.rule("C4.5")
+@pytest.mark.parametrize(
+    ("compensation", "told"),
+    [
+        ("none", []),
+        ("complete", ["undone: complete"]),
+        ("partial", ["undone in part: flight (http.500), car (cancelled)"]),
+    ],
+)
+def test_C4_the_outcome_tells_what_became_of_undoing(compensation: str, told: list[str]) -> None:
+    over = report(
+        NodeLine(id="hotel", type="task", state="success", undo="undone"),
+        NodeLine(
+            id="flight",
+            type="task",
+            state="success",
+            undo="failed",
+            undo_error={"code": "http.500"},
+        ),
+        NodeLine(id="car", type="task", state="success", undo="cancelled"),
+        state="failed",
+        compensation=compensation,
+    )
+
+    assert shown(outcome_view(over)) == ["run run-1 failed after 5s", *told]
+
+
+def test_a_call_in_the_live_view_names_its_run_once() -> None:
+    line = NodeLine(
+        id="bill",
+        type="call",
+        state="running",
+        child="x-70bd3af4",
+        since=SECOND,
+        waits_for="run 70bd3af4",
+    )
+
+    assert [" ".join(each.split()) for each in shown(live_view(report(line), height=9))][1:] == [
+        "● bill running waits for run 70bd3af4 4s"
+    ]
+
+
 def test_a_huge_output_is_cut_and_says_where_the_rest_is() -> None:
     lines = value_text("x" * 5_000).splitlines()
 
@@ -245,6 +299,9 @@ def test_the_plain_log_has_a_line_for_each_step() -> None:
         step_line(step(result="failed", code="timeout", attempt=2), 0),
         step_line(step(what="event", attempt=None), 0),
         step_line(step(what="event", attempt=None, result="failed", code="timeout"), 0),
+        step_line(step(what="event", attempt=None, result="failed", code="paper_jam"), 0),
+        step_line(step(what="items", attempt=None, message="997 of 1,000 items succeeded"), 0),
+        step_line(step(what="items", attempt=None, result="lost", message="12 were lost"), 0),
         step_line(step(what="wait", attempt=None), 0),
         step_line(step(place="", what="run", attempt=None, result="paused"), 0),
         wait_line(NodeLine(id="w", type="wait", state="waiting", waits_for="time"), SECOND, 0),
@@ -255,6 +312,9 @@ def test_the_plain_log_has_a_line_for_each_step() -> None:
         "+3.000s a attempt 2 failed after 2s: timeout",
         "+3.000s a event received after 2s",
         "+3.000s a no event after 2s: timeout",
+        "+3.000s a event received after 2s, failed: paper_jam",
+        "+3.000s a success after 2s: 997 of 1,000 items succeeded",
+        "+3.000s a 12 were lost",
         "+3.000s a waited after 2s",
         "+3.000s run paused",
         "+1.000s w waits for time",

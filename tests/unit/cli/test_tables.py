@@ -31,6 +31,7 @@ RUN = {
     "created_at": "1970-01-01T00:00:01.000Z",
     "ended_at": None,
     "quarantine": "why",
+    "parent": None,
 }
 TASK = {
     "run_id": RUN["run_id"],
@@ -58,6 +59,7 @@ WORKFLOW = {
     "hash": "0123456789abcdef",
     "created_at": "1970-01-01T00:00:01.000Z",
 }
+VERSION = WORKFLOW | {"aliases": ["canary", "stable"]}
 EDGE = {"from": "a", "to": "b", "on": "success", "when": None, "else": False, "loop": None}
 
 
@@ -101,7 +103,7 @@ def test_workers_are_shown_with_how_busy_they_are() -> None:
 
 def test_workflows_and_versions_show_short_hashes() -> None:
     assert words(workflows_table([WORKFLOW], 4 * SECOND))[1] == "order 3 3 0123456789ab 3s"
-    assert words(versions_table([WORKFLOW], 4 * SECOND))[1] == "3 0123456789ab 3s"
+    assert words(versions_table([VERSION], 4 * SECOND))[1] == "3 0123456789ab 3s canary, stable"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,10 @@ import pytest
 from tests.support.graphs import graph, key, value
 from tests.support.plain import PlainEvaluator
 
+from tenuto.adapters.local.ids import Uuid7Ids
 from tenuto.coordinator.batch import Batch
+from tenuto.coordinator.waiting import Beginning
+from tenuto.machine.actions import CancelItems, CloseRun
 from tenuto.machine.decide import decide, initial
 from tenuto.machine.decision import Decision
 from tenuto.machine.events import (
@@ -27,9 +30,9 @@ from tenuto.machine.events import (
 )
 from tenuto.machine.fold import Ledger
 from tenuto.machine.snapshot import Task
-from tenuto.model.definition import WaitForEvent, Work
+from tenuto.model.definition import Foreach, Tolerance, WaitForEvent, Work
 from tenuto.model.errors import InvariantViolated
-from tenuto.model.expressions import Message
+from tenuto.model.expressions import Expression, ExpressionKind, Message
 from tenuto.model.graph import Graph
 from tenuto.model.ids import LeaseId, MessageId, Place, RunId
 from tenuto.model.payload import PayloadKey, PayloadKind, Text
@@ -43,8 +46,18 @@ NEW = NewRun(
 )
 
 
+ROW = Beginning(NEW, {}).row(RUN)
+
+
 def a_batch(definition: Graph) -> Batch:
-    return Batch(definition, "default", initial(RUN, definition), {}, NEW)
+    return Batch(
+        definition, ROW, initial(RUN, definition), {}, NEW, message_id=Uuid7Ids().message_id
+    )
+
+
+def after(before: Batch) -> Batch:
+    """The batch of a later cycle."""
+    return Batch(before.graph, ROW, before.snapshot, {}, message_id=Uuid7Ids().message_id)
 
 
 def put_in(batch: Batch, event: Event, evaluator: PlainEvaluator | None = None) -> Decision:
@@ -132,7 +145,7 @@ def test_a_task_that_a_later_event_cancels_is_not_offered() -> None:
 
 def test_a_task_of_before_the_batch_is_cancelled_by_its_place() -> None:
     before = started(graph("a -> j; b -> j", join={"j": 1}, cancel_losers=["j"]))
-    later = Batch(before.graph, "default", before.snapshot, {})
+    later = after(before)
     later.tasks[Place("a")] = before.tasks[Place("a")]
     put_in(later, success("a"))
 
@@ -158,7 +171,7 @@ def test_a_wait_opened_and_met_in_one_batch_is_not_written() -> None:
     nothing = PlainEvaluator(messages={("e", "k"): Message(None)})
     batch = a_batch(definition)
     put_in(batch, RunStarted(at=10), nothing)
-    assert batch.opens_waits
+    assert batch.is_urgent
     put_in(
         batch,
         EventReceived(
@@ -180,7 +193,7 @@ def test_a_wait_opened_and_met_in_one_batch_is_not_written() -> None:
 def test_a_message_found_in_the_mailbox_is_claimed_and_looked_up_anew_by_the_next_event() -> None:
     definition = graph("e -> a", types={"e": "wait_for_event"})
     batch = a_batch(definition)
-    batch.mailbox[("e", "k")] = Message(MessageId("m1"), Text(1, "1"))
+    batch.mailbox[("e", "k", None)] = Message(MessageId("m1"), Text(1, "1"))
     put_in(batch, RunStarted(at=10), PlainEvaluator(messages=batch.mailbox))
 
     assert batch.build().claims.messages == ("m1",)
@@ -248,20 +261,17 @@ def write(change: Change, ledger: Ledger) -> tuple[dict[Place, Task], Ledger, se
     for place, wanted in change.cleared:
         for each in TimerKind if wanted is None else (wanted,):
             ledger.timers.pop((place, each), None)
-    for timer in change.timers:
-        ledger.timers[timer.place, timer.kind] = timer
     for place in change.closed_waits:
         ledger.waits.pop(place, None)
     for place, _ in change.claims.waits:
         ledger.waits.pop(place, None)
+    ledger.apply(CancelItems(place) for place in change.cancelled_items)
+    if change.close:
+        ledger.apply([CloseRun()])
+    for timer in change.timers:
+        ledger.timers[timer.place, timer.kind] = timer
     for wait in change.waits:
         ledger.waits[wait.place] = wait
-    if change.close:
-        for task in list(ledger.tasks.values()):
-            if task.state not in FINAL_TASK_STATES:
-                ledger.tasks[task.place] = replace(task, state=TaskState.CANCELLED)
-        ledger.timers.clear()
-        ledger.waits.clear()
     return ledger.tasks, ledger, {task.place for task in change.ready}
 
 
@@ -270,6 +280,18 @@ DEFINITIONS = {
     "race": graph("a -> b; a -> c; b -> j; c -> j; j -> d", join={"j": 1}, cancel_losers=["j"]),
     "repair": graph("a -> b; a -failure-> r; r -> e; b -> e", join={"e": 1}),
     "loop": graph("h -> w; w -> h loop 4; w -failure-> out", types={"w": "task"}),
+    "each": graph(
+        "e -> b; e -failure-> c",
+        types={"e": "foreach"},
+        details={
+            "e": Foreach(
+                Work("i", value("{}"), retry=RetryPolicy(max_attempts=2, jitter=Jitter.NONE)),
+                Expression(ExpressionKind.ITEMS, "[1,2,3,4,5,6]", "over"),
+                concurrency=3,
+                tolerate=Tolerance(1),
+            )
+        },
+    ),
     "waits": graph(
         "a -> w; w -> b; a -> e; e -> b",
         types={"w": "wait", "e": "wait_for_event"},
@@ -338,7 +360,7 @@ def test_batches_of_any_size_leave_the_rows_that_single_events_leave(name: str, 
                 offered = {task.place: task for task in change.ready}
                 assert all(truth.tasks[p] == t for p, t in offered.items())
                 assert all(t.state is TaskState.PENDING for t in offered.values())
-            batch = Batch(definition, "default", batch.snapshot, {})
+            batch = after(batch)
             batch.tasks.update(stored.tasks)
             batch.timers.update(stored.timers)
             batch.waits.update(stored.waits)
@@ -348,10 +370,10 @@ def test_batches_of_any_size_leave_the_rows_that_single_events_leave(name: str, 
 
 def test_pause_and_resume_carry_their_orders_and_no_offers() -> None:
     before = started(graph("a; b"))
-    pause = Batch(before.graph, "default", before.snapshot, {})
+    pause = after(before)
     put_in(pause, PauseRequested(at=20))
     held = pause.build()
-    resume = Batch(before.graph, "default", pause.snapshot, {})
+    resume = after(pause)
     put_in(resume, ResumeRequested(at=30))
     released = resume.build()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tenuto.adapters.local.ids import Uuid7Ids
-from tenuto.coordinator.mailbox import ADDRESS_MAX, KEEP_US, new_message
+from tenuto.coordinator.mailbox import KEEP_US, new_message
 from tenuto.model.errors import InvalidInput
+from tenuto.model.names import ADDRESS_MAX
 from tenuto.model.payload import PAYLOAD_MAX
 
 IDS = Uuid7Ids()
@@ -39,3 +40,13 @@ def test_a_message_beyond_its_bounds_is_refused_by_name(
         new_message(IDS, event, key, payload, event_id=event_id, namespace="default")
 
     assert refused.value.path == path
+
+
+def test_a_message_may_be_kept_shorter_but_not_for_no_time() -> None:
+    assert (
+        new_message(IDS, "e", "", "1", event_id=None, namespace="default", keep_us=5).keep_us == 5
+    )
+    with pytest.raises(InvalidInput) as refused:
+        new_message(IDS, "e", "", "1", event_id=None, namespace="default", keep_us=0)
+
+    assert refused.value.path == "keep"

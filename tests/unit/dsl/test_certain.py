@@ -22,6 +22,7 @@ FAILS = BRANCH.replace("y: {type: task, task: t}", "y: {type: fail, code: c}").r
     "[x, y]", "x"
 )
 REPAIRED = PAIR + "  c: {type: task, task: t, needs: b}\n  r: {type: task, task: t}\nedges:\n"
+TIMELESS = "type: wait_for_event, event: e"
 RACE = TWO + "  j: {type: join, join: any, needs: [a, b]}\n"
 
 
@@ -51,6 +52,24 @@ def test_an_output_that_a_success_may_lack_is_warned_of(text: str, node: str, wh
     assert warned(text, f'"${{nodes.{node}.output}}"') == [
         f"`{node}` may have no output although the run succeeds: {when}"
     ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "may_fail"),
+    [
+        ("type: call, call: w", True),
+        ("type: foreach, over: input.l, task: t", True),
+        (f"{TIMELESS}, timeout: 1s", True),
+        (f"{TIMELESS}, heartbeat_timeout: 1s", True),
+        (f"{TIMELESS}, fail_when: event.x", True),
+        (TIMELESS, False),
+        ("type: emit, event: e, key: k", False),
+    ],
+)
+def test_what_may_fail_in_a_race_may_have_no_output(keys: str, may_fail: bool) -> None:
+    text = RACE.replace("a: {type: task, task: t}", f"a: {{{keys}}}")
+
+    assert bool(warned(text, '"${nodes.a.output}"')) is may_fail
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

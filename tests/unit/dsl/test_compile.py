@@ -21,7 +21,7 @@ def test_the_definition_of_the_docs_loads_without_findings() -> None:
         r"```yaml\n(.*?)```", (ROOT / "docs" / "definition.md").read_text(), re.DOTALL
     )
 
-    (example,) = text
+    example, *_ = text
     loaded = load(example, file="order.yaml", parser=PARSER)
 
     assert loaded.findings == ()

@@ -85,6 +85,7 @@ def test_braces_and_dollars_that_mean_themselves_are_left_alone(text: str) -> No
     assert findings.in_order() == ()
 
 
+@pytest.mark.rule("X7.1")
 @pytest.mark.parametrize(("raw", "text"), [("input.x > 1", "input.x > 1"), ("true", "true")])
 def test_a_condition_is_bare(raw: str, text: str) -> None:
     expressions, tree, findings = reader(f"a: {raw}")

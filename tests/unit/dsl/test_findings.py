@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.unit.dsl.cases import CASES, HERE
+from tests.unit.dsl.nested_cases import NESTED
+from tests.unit.dsl.type_cases import APP, TYPED
 
 from tenuto.adapters.cel import CelParser
 from tenuto.dsl.compile import load
@@ -20,7 +22,10 @@ from tenuto.dsl.findings import (
 )
 
 PARSER = CelParser()
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "definition.md"
+ALL = CASES + NESTED + TYPED
+PAGES = Path(__file__).resolve().parents[3] / "docs"
+DOCS = PAGES / "definition.md"
+RULES = (PAGES / "rules.md").read_text()
 BYTES = [
     (b"name: \xff\n", 1, 7),
     (b"\xef\xbb\xbfname: a\nx: \xe4", 2, 4),
@@ -36,14 +41,17 @@ def place(text: str) -> tuple[str, int, int]:
     return text.replace(HERE, ""), line, column
 
 
+@pytest.mark.rule(
+    "J3.4", "C3.1", "C4.1", "X1.1", "X7.5", "X8.4", "V1.1", "V1.2", "V1.3", "V2.1", "V3.1", "V4.1"
+)
 @pytest.mark.parametrize(
-    ("code", "marked"), CASES, ids=[f"{n}-{code}" for n, (code, _) in enumerate(CASES)]
+    ("code", "marked"), ALL, ids=[f"{n}-{code}" for n, (code, _) in enumerate(ALL)]
 )
 def test_the_smallest_file_gives_the_finding_at_its_place(code: str, marked: str) -> None:
     assert marked.count(HERE) == 1
     text, line, column = place(marked)
 
-    loaded = load(text, file="a.yaml", parser=PARSER)
+    loaded = load(text, file="a.yaml", parser=PARSER, tasks=APP)
 
     found = [finding for finding in loaded.findings if finding.code == code]
     assert [(f.line, f.column) for f in found] == [(line, column)], show(loaded.findings)
@@ -73,8 +81,28 @@ def test_bytes_that_are_no_text_give_the_finding_at_the_first_of_them(
     assert loaded.graph is None
 
 
+@pytest.mark.rule("V3.1", "V4.1")
 def test_every_code_of_the_table_has_a_case() -> None:
-    assert {code for code, _ in CASES} | {"encoding"} == set(KINDS)
+    assert {code for code, _ in ALL} | {"encoding"} == set(KINDS)
+
+
+@pytest.mark.rule("V1.3", "V3.1", "V4.1")
+@pytest.mark.parametrize(
+    ("sentences", "severity"), [("V1 V2 V3", Severity.ERROR), ("V4", Severity.WARNING)]
+)
+def test_the_codes_that_the_rules_name_are_findings_of_that_severity(
+    sentences: str, severity: Severity
+) -> None:
+    """With the test above: each of them has a smallest file that gives it, at its place and with a hint."""
+    named = {
+        code
+        for number in sentences.split()
+        for said in re.findall(rf"^- \*\*{number}\.\d+\*\* (.*(?:\n  .*)*)", RULES, re.MULTILINE)
+        for code in re.findall(r"`([a-z]+(?:_[a-z]+)+|cycle|unreachable)`", said)
+    }
+
+    assert len(named) > 6
+    assert {code: KINDS[code].severity for code in named} == dict.fromkeys(named, severity)
 
 
 def test_a_finding_is_one_line_and_its_hint() -> None:
@@ -166,6 +194,7 @@ def test_suggestions_stop_when_the_file_is_full_of_mistakes() -> None:
     assert answers[-1] is None
 
 
+@pytest.mark.rule("D1.5")
 def test_the_table_in_the_docs_is_the_table() -> None:
     found = re.search(r"<!-- findings -->\n(.*?)\n<!-- end -->", DOCS.read_text(), re.DOTALL)
 

@@ -42,6 +42,7 @@ def refused(value: object, schema: str | None = SCHEMA) -> InvalidInput:
     return caught.value
 
 
+@pytest.mark.rule("X9.2")
 def test_x9_defaults_are_filled_in_at_every_depth_before_the_check() -> None:
     value = {"id": "ab", "items": [{}, {"count": 3}]}
 
@@ -238,6 +239,7 @@ def test_any_value_fits_or_is_refused_with_its_path(value: Json) -> None:
     assert path.startswith("input")
 
 
+@pytest.mark.rule("X1.2")
 def test_vars_come_from_the_definition_the_environment_and_the_command() -> None:
     declared = '{"a":1,"b":2,"c":3,"url":"http://a"}'
     env = {"TENUTO_VAR_b": "20", "TENUTO_VAR_C": "30", "TENUTO_VAR_other": "1", "PATH": "x"}

@@ -20,6 +20,7 @@ def codes(text: str) -> list[str]:
     return [str(finding.code) for finding in load(text, file="a.yaml", parser=PARSER).findings]
 
 
+@pytest.mark.rule("D1.5")
 def test_the_table_in_the_docs_is_the_table() -> None:
     found = re.search(r"<!-- limits -->\n(.*?)\n<!-- end -->", DOCS.read_text(), re.DOTALL)
 
@@ -42,6 +43,24 @@ def test_size_is_counted_in_bytes() -> None:
     assert codes(head + "é" * (DEFINITION_MAX // 2)) == ["too_large"]
 
 
+@pytest.mark.parametrize(
+    "keys",
+    ["concurrency: 1", "concurrency: 10000", "batch: 1", "batch: 10000", "tolerate: 1000000"],
+)
+def test_the_bounds_of_a_foreach_are_accepted(keys: str) -> None:
+    assert (
+        codes(f"name: a\nnodes: {{a: {{type: foreach, over: input.l, task: t, {keys}}}}}\n") == []
+    )
+
+
+def test_nodes_in_do_count_among_the_most() -> None:
+    inner = ", ".join(f"n{n}: {{type: fork}}" for n in range(NODES_MAX - 1))
+    text = f"name: a\nnodes:\n  a: {{type: call, do: {{nodes: {{{inner}}}}}}}\n"
+
+    assert codes(text) == []
+    assert codes(text + "  b: {type: call, do: {type: fork}}\n") == ["too_many_nodes"]
+
+
 def test_the_most_nodes_are_accepted_in_one_chain() -> None:
     text = "name: a\nnodes:\n  n0: {type: fork}\n" + "".join(
         f"  n{n}: {{type: fork, needs: n{n - 1}}}\n" for n in range(1, NODES_MAX)
@@ -59,6 +78,8 @@ def test_the_most_nodes_are_accepted_in_one_chain() -> None:
         "queue: " + "q" * 100,
         "timeout: 3660d",
         "params: {a: 9223372036854775807, b: -9223372036854775808}",
+        f"retry: {{rules: [{', '.join(f'{{on: a{n}, max_attempts: 1000000}}' for n in range(100))}]}}",
+        f"retry: {{give_up_on: [{', '.join(f'a{n}' for n in range(100))}]}}",
     ],
 )
 def test_the_bounds_themselves_are_accepted(keys: str) -> None:

@@ -41,6 +41,7 @@ def codes_of(where: str, expression: str) -> list[str]:
     return codes
 
 
+@pytest.mark.rule("X2.1", "X2.4", "X3.5", "X4.3", "X4.6")
 @pytest.mark.parametrize(
     ("where", "expression"),
     [
@@ -74,6 +75,7 @@ def test_what_may_be_read(where: str, expression: str) -> None:
     assert codes_of(where, expression) == []
 
 
+@pytest.mark.rule("X2.1", "X2.4", "X3.3", "X3.4", "X3.5", "X4.1", "X4.3")
 @pytest.mark.parametrize(
     ("where", "expression", "code"),
     [
@@ -103,6 +105,141 @@ def test_what_may_not(where: str, expression: str, code: str) -> None:
     assert codes_of(where, expression) == [code]
 
 
+# A loop of h and s with a wait w and a foreach e in it; z comes after. The graphs in c and f see nothing of it.
+LOOPED = """
+name: a
+nodes:
+  h: {{type: set, values: {{v: {h}}}}}
+  w: {{type: wait_for_event, needs: h, event: e, match: {match}}}
+  e:
+    type: foreach
+    needs: w
+    over: input.l
+    task: t
+    params: {{v: {e}}}
+    compensate: {{type: task, task: u, params: {{v: {undo}}}}}
+  s: {{type: switch, needs: e}}
+  z: {{type: set, values: {{v: {z}}}}}
+  c: {{type: call, needs: z, call: x, input: {{v: {c}}}, output: {{v: {call_output}}}}}
+  d: {{type: call, needs: c, do: {{nodes: {{h: {{type: set, values: {{v: {call_do}}}}}}}, output: {{v: {do_output}}}}}}}
+  f:
+    type: foreach
+    needs: d
+    over: input.l
+    params: {{v: {f}}}
+    do:
+      nodes:
+        h: {{type: set, values: {{v: {each_do}}}}}
+        g: {{type: call, needs: h, do: {{type: set, values: {{v: {deep}}}}}}}
+edges:
+  - {{from: s, to: h, when: input.b, loop: {{max: 5, keep: 2}}}}
+  - {{from: s, to: z, else: true}}
+on_failure: {{type: task, task: t, params: {{v: {on_failure}}}}}
+output: {output}
+"""
+PLACES = ("h", "e", "undo", "z", "c", "call_output", "call_do", "do_output", "f", "each_do", "deep")
+PLAIN = dict.fromkeys((*PLACES, "on_failure", "output"), "1") | {"match": "'true'"}
+
+
+def looped(where: str, expression: str) -> list[str]:
+    shown = f"'{expression}'" if where == "match" else f'"${{{expression}}}"'
+    loaded = load(LOOPED.format(**PLAIN | {where: shown}), file="a.yaml", parser=PARSER)
+    return [finding.code for finding in loaded.findings if finding.code != "unguarded_output"]
+
+
+@pytest.mark.rule("C3.6", "X4.4", "X4.5", "X4.6", "W1.1")
+@pytest.mark.parametrize(
+    ("where", "expression"),
+    [
+        ("h", "nodes.w.callback_key"),  # X4: every loop around the wait holds the reader
+        ("match", "event.id == nodes.h.output.v"),
+        ("match", "node.callback_key == event.key"),
+        ("e", "[item, index, iteration, nodes.w.output]"),
+        ("e", "node.entered_at"),
+        ("e", "uuid('x')"),
+        ("undo", "nodes.e.output"),  # C3: itself, its loop-mates, and what comes after
+        ("undo", "nodes.e.failures"),
+        ("undo", "nodes.s.status"),
+        ("undo", "nodes.z.output"),
+        ("undo", "[iteration, nodes.h.iteration]"),
+        ("undo", "error"),
+        ("undo", "node.entered_at"),
+        ("z", "nodes.e.failures"),
+        ("z", "nodes.e.items"),
+        ("z", "nodes.h.iterations"),  # L5: outside the loop
+        ("z", "nodes.e.iterations"),
+        ("call_output", "[output.total, nodes.z.output]"),
+        ("call_do", "[input, vars, params]"),
+        ("do_output", "[nodes.h.output, params, input]"),
+        ("f", "[item.x, index, nodes.z.output]"),
+        ("each_do", "[item.x, index, params.v]"),
+        ("deep", "[item.x, index, params]"),  # the item goes down with the child
+        ("on_failure", "[error.code, nodes.h.status, nodes.z.status]"),  # X4: every node
+        ("on_failure", "nodes.h.iterations"),
+        ("output", "nodes.e.items"),
+        ("output", "nodes.h.iterations"),
+    ],
+)
+def test_what_may_be_read_beside_nodes(where: str, expression: str) -> None:
+    assert looped(where, expression) == []
+
+
+@pytest.mark.rule("L5.3", "X4.2", "X4.4", "X4.5", "W1.1")
+@pytest.mark.parametrize(
+    ("where", "expression", "code"),
+    [
+        ("z", "nodes.w.callback_key", "callback_key_outside_loop"),
+        ("on_failure", "nodes.w.callback_key", "callback_key_outside_loop"),
+        ("output", "nodes.w.callback_key", "callback_key_outside_loop"),
+        ("h", "event", "name_not_here"),
+        ("h", "item", "not_in_foreach"),
+        ("undo", "item", "not_in_foreach"),
+        ("undo", "nodes.h.iterations", "iterations_inside_loop"),
+        ("e", "nodes.h.iterations", "iterations_inside_loop"),
+        ("c", "nodes.z.iterations", "not_in_loop"),
+        ("c", "output", "name_not_here"),
+        ("c", "params", "name_not_here"),
+        ("call_output", "item", "not_in_foreach"),
+        ("call_do", "iteration", "not_in_loop"),
+        ("call_do", "nodes.z.output", "outer_node"),
+        ("call_do", "nodes.zz.output", "unknown_reference"),
+        ("call_do", "item", "not_in_foreach"),
+        ("do_output", "error", "error_not_here"),
+        ("each_do", "nodes.z.output", "outer_node"),
+        ("deep", "nodes.h.output", "outer_node"),
+        ("on_failure", "iteration", "not_in_loop"),
+        ("on_failure", "item", "not_in_foreach"),
+        ("on_failure", "node.callback_key", "field_not_here"),
+        ("output", "node.entered_at", "name_not_here"),
+    ],
+)
+def test_what_may_not_beside_nodes(where: str, expression: str, code: str) -> None:
+    assert looped(where, expression) == [code]
+
+
+@pytest.mark.rule("X4.5")
+def test_x4_a_callback_key_may_be_read_before_its_wait_runs() -> None:
+    text = (
+        "name: a\nnodes:\n  a: {type: http, request: {url: 'http://a', json: {to: \"${nodes.w.callback_key}\"}}}\n"
+        "  w: {type: wait_for_event, event: e, needs: a}\n"
+    )
+
+    assert load(text, file="a.yaml", parser=PARSER).findings == ()
+
+
+def test_findings_in_a_graph_of_do_name_their_path_and_stand_at_their_lines() -> None:
+    text = (
+        "name: a\nnodes:\n  c:\n    type: call\n    do:\n      nodes:\n        x: {type: fork}\n"
+        "        y: {type: fork, needs: [x, x]}\n"
+    )
+
+    (finding,) = load(text, file="a.yaml", parser=PARSER).findings
+
+    assert (finding.code, finding.line, finding.column) == ("duplicate_edge", 8, 36)
+    assert finding.message == "in `nodes.c.do`: the edge `x → y` is there twice"
+
+
+@pytest.mark.rule("X4.1")
 @pytest.mark.parametrize("on", ["failure", "always"])
 def test_x4_error_is_read_in_conditions_of_failure_and_always_edges(on: str) -> None:
     text = (
@@ -115,6 +252,7 @@ def test_x4_error_is_read_in_conditions_of_failure_and_always_edges(on: str) -> 
     assert [f.code for f in loaded.findings if f.code == "error_not_here"] == []
 
 
+@pytest.mark.rule("X9.1")
 @pytest.mark.parametrize(
     "request_",
     [
@@ -131,6 +269,7 @@ def test_x9_secrets_stand_in_headers_auth_and_body(request_: str) -> None:
     assert load(text, file="a.yaml", parser=PARSER).findings == ()
 
 
+@pytest.mark.rule("X9.1")
 @pytest.mark.parametrize("request_", ['query: {a: "${secrets.T}"}', 'method: "${secrets.T}"'])
 def test_x9_secrets_stand_nowhere_else(request_: str) -> None:
     text = f"name: a\nnodes: {{a: {{type: http, request: {{url: 'http://a', {request_}}}}}}}\n"

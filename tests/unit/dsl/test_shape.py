@@ -24,6 +24,7 @@ def codes_of(text: str) -> list[str]:
     return [finding.code for finding in load(text, file="a.yaml", parser=PARSER).findings]
 
 
+@pytest.mark.rule("X1.2")
 def test_the_top_of_a_file_is_read() -> None:
     text = (
         "name: order-2.b\ndescription: What it does.\nvars: {b: 1, a: [x]}\n"
@@ -51,6 +52,7 @@ def test_the_smallest_file_has_the_defaults() -> None:
     assert (found.timeout_us, found.output, found.edges) == (None, None, ())
 
 
+@pytest.mark.rule("T2.1", "T2.2")
 def test_t2_edges_are_numbered_by_edges_then_by_needs_in_node_order() -> None:
     text = (
         "name: a\nnodes:\n  z: {type: fork}\n  c: {type: fork, needs: [b, a]}\n"
@@ -100,6 +102,7 @@ def test_an_edge_may_be_a_mapping_with_all_its_keys() -> None:
     )
 
 
+@pytest.mark.rule("T2.3")
 def test_two_edges_may_join_the_same_pair() -> None:
     text = TASKS + "edges:\n  - {from: a, to: b, on: failure}\n  - {from: a, to: b}\n"
 
@@ -111,9 +114,9 @@ def test_else_false_says_nothing() -> None:
 
 
 def test_a_node_of_a_wrong_type_does_not_hide_other_mistakes() -> None:
-    text = "name: a\nnodes:\n  a: {type: foreach}\n  b: {type: fork, needs: [a, zz], queue: q}\n"
+    text = "name: a\nnodes:\n  a: {type: foreech}\n  b: {type: fork, needs: [a, zz], queue: q}\n"
 
-    assert codes_of(text) == ["not_yet", "unknown_node", "key_not_allowed"]
+    assert codes_of(text) == ["unknown_type", "unknown_node", "key_not_allowed"]
 
 
 def test_a_broken_edge_does_not_hide_what_its_condition_gets_wrong() -> None:
@@ -122,6 +125,7 @@ def test_a_broken_edge_does_not_hide_what_its_condition_gets_wrong() -> None:
     assert codes_of(text) == ["unknown_node", "unknown_reference"]
 
 
+@pytest.mark.rule("X7.5")
 def test_a_legal_spelling_is_proposed_for_an_illegal_id() -> None:
     def hint(id: str) -> str:
         loaded = load(f"name: a\nnodes: {{{id}: {{type: fork}}}}\n", file="a.yaml", parser=PARSER)

@@ -31,6 +31,25 @@ PARSER = CelParser()
         (TASK + "edges:\n  - {from: a, to: a, if: input.x}\n", "when"),
         (TASK + "edges:\n  - {source: a, to: a}\n", "from"),
         ("name: a\nsteps: {}\n", "nodes"),
+        (NODES + "  a: {type: map}\n", "foreach"),
+        (NODES + "  a: {type: parallel_map}\n", "foreach"),
+        (NODES + "  a: {type: subworkflow}\n", "call"),
+        (NODES + "  a: {type: child_workflow}\n", "call"),
+        (NODES + "  a: {type: publish}\n", "emit"),
+        (
+            NODES + "  a: {type: foreach, over: input.l, task: t, max_concurrency: 3}\n",
+            "concurrency",
+        ),
+        (NODES + "  a: {type: foreach, over: input.l, item_processor: {}, task: t}\n", "do"),
+        (NODES + "  a: {type: foreach, over: input.l, task: t, chunk_size: 3}\n", "batch"),
+        (NODES + "  a: {type: emit, event: e, key: k, data: 1}\n", "payload"),
+        (NODES + "  a: {type: emit, event: e, key: k, ttl: 1d}\n", "keep"),
+        (NODES + "  a: {type: wait_for_event, event: e, filter: 'event.x'}\n", "match"),
+        (task("undo: {}"), "compensate"),
+        (task("retry: {policies: []}"), "rules"),
+        (task("retry: {non_retryable_errors: []}"), "give_up_on"),
+        (task("retry: {rules: [{error_equals: timeout, max_attempts: 2}]}"), "on"),
+        (TASK + "on_error: {type: task, task: t}\n", "on_failure"),
     ],
 )
 def test_a_word_of_another_engine_gets_ours_as_its_hint(text: str, ours: str) -> None:
@@ -41,6 +60,14 @@ def test_a_word_of_another_engine_gets_ours_as_its_hint(text: str, ours: str) ->
     ]
 
     assert hints == [f"did you mean `{ours}`?"]
+
+
+@pytest.mark.parametrize("word", ["catch", "on_error"])
+def test_a_node_that_catches_is_told_of_failure_edges(word: str) -> None:
+    (finding,) = load(task(f"{word}: b"), file="a.yaml", parser=PARSER).findings
+
+    assert (finding.code, finding.text) == ("key_not_allowed", word)
+    assert "on: failure" in finding.hint
 
 
 def test_a_word_is_not_proposed_where_it_cannot_stand() -> None:

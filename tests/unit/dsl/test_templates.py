@@ -14,6 +14,7 @@ from tenuto.dsl.yaml import Fields, Scalar, read
 PARSER = CelParser()
 
 
+@pytest.mark.rule("X7.4")
 @pytest.mark.parametrize(
     ("value", "texts"),
     [

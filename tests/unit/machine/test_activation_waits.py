@@ -31,6 +31,7 @@ def test_a_wait_ends_when_its_timer_fires() -> None:
     assert world.letters == "sa"
 
 
+@pytest.mark.rule("T7.2")
 @pytest.mark.parametrize(("ahead", "letters"), [(-1, "sa"), (0, "sa"), (1, "a.")])
 def test_T7_a_wait_that_is_already_due_ends_at_once(ahead: int, letters: str) -> None:
     detail = Wait(until_at=1_000_000_000 + ahead)
@@ -39,6 +40,7 @@ def test_T7_a_wait_that_is_already_due_ends_at_once(ahead: int, letters: str) ->
     assert world.letters == letters
 
 
+@pytest.mark.rule("X4.2")
 def test_an_event_ends_the_wait_and_is_its_output() -> None:
     world = World(graph("w", types=W)).start()
     assert [wait.place for wait in world.ledger.waits.values()] == ["w"]
@@ -49,6 +51,7 @@ def test_an_event_ends_the_wait_and_is_its_output() -> None:
     assert not world.mailbox
 
 
+@pytest.mark.rule("T7.2")
 def test_T7_an_event_that_came_before_its_wait_ends_it_at_once() -> None:
     world = World(graph("w", types=W))
     world.put_message("w", payload="1")
@@ -66,11 +69,16 @@ def test_an_event_for_another_key_stays_in_the_mailbox() -> None:
     assert (world.letters, len(world.mailbox)) == ("a", 1)
 
 
+def both() -> World:
+    """Two waits for one address, reached at once."""
+    details = {id: WaitForEvent("e", key('"k"')) for id in ("v", "w")}
+    types = {"r": "set", "v": "wait_for_event", "w": "wait_for_event"}
+    return World(graph("r -> v; r -> w", types=types, details=details))
+
+
 def test_an_event_goes_to_one_wait_when_two_are_reached_at_once() -> None:
     """The second one opens, and is matched like any other."""
-    both = {id: WaitForEvent("e", key('"k"')) for id in ("v", "w")}
-    types = {"r": "set", "v": "wait_for_event", "w": "wait_for_event"}
-    world = World(graph("r -> v; r -> w", types=types, details=both))
+    world = both()
     world.put_message("e", payload="1")
     world.start()
     assert (world.letters, list(world.ledger.waits)) == ("ssa", ["w"])
@@ -80,6 +88,17 @@ def test_an_event_goes_to_one_wait_when_two_are_reached_at_once() -> None:
     assert world.output() == {"v": "1", "w": "2"}
 
 
+def test_two_waits_that_are_reached_at_once_take_the_first_and_the_second_event() -> None:
+    world = both()
+    for payload in ("1", "2", "3"):
+        world.put_message("e", payload=payload)
+    world.start()
+
+    assert world.output() == {"v": "1", "w": "2"}
+    assert [message.payload for message in world.mailbox] == ["3"]
+
+
+@pytest.mark.rule("W6.2")
 def test_an_event_that_ends_one_wait_is_not_found_again_by_the_next() -> None:
     both = {id: WaitForEvent("e", key('"k"')) for id in ("v", "w")}
     world = World(
@@ -93,6 +112,7 @@ def test_an_event_that_ends_one_wait_is_not_found_again_by_the_next() -> None:
     assert (world.letters, list(world.ledger.waits)) == ("sa", ["w"])
 
 
+@pytest.mark.rule("W6.3")
 def test_a_wait_for_event_that_times_out_is_dead() -> None:
     detail = WaitForEvent("w", key('"k"'), timeout_us=5)
     world = World(graph("w -failure-> a", types=W, details={"w": detail})).start()
@@ -110,6 +130,7 @@ def test_an_event_that_comes_in_time_clears_the_timeout() -> None:
     assert not world.ledger.timers
 
 
+@pytest.mark.rule("C7.1", "W6.2")
 def test_C7_an_event_for_another_version_of_the_wait_is_stale() -> None:
     world = World(graph("w -> a", types=W)).start()
     message = world.put_message("w")
@@ -147,6 +168,7 @@ def test_C7_a_timer_of_an_unknown_place_is_stale() -> None:
     assert world.send(world.firing_of(timer)).rejected is Rejection.STALE
 
 
+@pytest.mark.rule("X5.1")
 def test_X5_inputs_are_evaluated_when_the_node_is_activated() -> None:
     world = World(graph("a -> b")).start()
     assert [asked.expression.where for asked in world.asked] == ["nodes.a.params"]
@@ -157,6 +179,7 @@ def test_X5_inputs_are_evaluated_when_the_node_is_activated() -> None:
     assert world.payload("b", PayloadKind.INPUT) == "{}"
 
 
+@pytest.mark.rule("X5.1")
 @pytest.mark.parametrize("type", ["task", "set", "wait_for_event"])
 def test_X5_an_error_in_an_input_ends_the_node_dead_without_an_attempt(type: str) -> None:
     texts = {"{}": FAULT, "1": FAULT, '"k"': FAULT}

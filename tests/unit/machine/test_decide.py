@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from tests.support.graphs import graph
 from tests.support.world import RUN, World
@@ -15,7 +17,7 @@ from tenuto.machine.snapshot import Rows
 from tenuto.machine.turn import Turn
 from tenuto.model.errors import InvariantViolated
 from tenuto.model.expressions import Expression, Missing, Scope
-from tenuto.model.ids import RUN_PLACE
+from tenuto.model.ids import RUN_PLACE, MessageId
 from tenuto.model.payload import PayloadKey, PayloadKind, Text
 from tenuto.model.states import RunState
 
@@ -28,8 +30,14 @@ class Forgetful:
     def evaluate(self, expression: Expression, scope: Scope) -> Missing:
         return Missing(payloads=(scope.input,))
 
-    def mailbox(self, event: str, key: Text) -> Missing:
-        return Missing(mailbox=((event, key.text or ""),))
+    def mailbox(self, event: str, key: Text, after: MessageId | None = None) -> Missing:
+        return Missing(mailbox=((event, key.text or "", after),))
+
+    def page(self, output: PayloadKey, fresh: Mapping[PayloadKey, Text]) -> Missing:
+        return Missing(payloads=(output,))
+
+    def callee(self, name: str, input: Text) -> Missing:
+        return Missing(callees=((name, input.text or ""),))
 
 
 def test_a_run_begins_with_every_node_pending() -> None:
@@ -43,7 +51,7 @@ def test_what_is_lacking_comes_back_as_needs() -> None:
     found = graph("a")
 
     assert decide(found, initial(RUN, found), Rows(), RunStarted(at=1), Forgetful()) == Needs(
-        payloads=(INPUT,)
+        Missing(payloads=(INPUT,))
     )
 
 
@@ -56,7 +64,7 @@ def test_a_mailbox_that_is_lacking_comes_back_as_needs() -> None:
 
     found = decide(world.graph, world.snapshot, Rows(), RunStarted(at=1), Halfway())
 
-    assert found == Needs(mailbox=(("w", "k"),))
+    assert found == Needs(Missing(mailbox=(("w", "k", None),)))
 
 
 def test_time_never_goes_back() -> None:

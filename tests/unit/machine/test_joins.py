@@ -8,10 +8,15 @@ import pytest
 from tests.support.graphs import graph
 from tests.support.world import World
 
+from tenuto.machine.actions import CancelTask
 from tenuto.machine.events import TimerKind
-from tenuto.model.states import RunState
+from tenuto.model.definition import NodeType
+from tenuto.model.ids import Place
+from tenuto.model.payload import PAYLOAD_MAX, PayloadKind
+from tenuto.model.states import CancelReason, RunState
 
 
+@pytest.mark.rule("T3.2", "J1.1")
 def test_J1_join_all_acts_when_every_token_is_in() -> None:
     world = World(graph("r -> a; r -> b; a -> j; b -> j")).start()
     world.succeed("r")
@@ -23,6 +28,19 @@ def test_J1_join_all_acts_when_every_token_is_in() -> None:
     assert world.letter("j") == "a"
 
 
+@pytest.mark.rule("T3.2", "J1.1")
+@pytest.mark.parametrize("type", NodeType)
+def test_J1_join_all_is_the_default_of_every_node_type(type: NodeType) -> None:
+    world = World(graph("a -> n; b -> n", types={"n": type.value}), {"n": 1}).start()
+    world.succeed("a")
+    assert world.letter("n") == "."
+
+    world.succeed("b")
+
+    assert world.letter("n") != "."
+
+
+@pytest.mark.rule("J1.2")
 def test_J1_join_all_acts_with_one_taken_and_skips_with_none() -> None:
     text = "s -> a when 'x'; s -> b when 'y'; s -> c else; a -> j; b -> j"
     one = World(graph(text, types={"s": "switch"}), {"x": True}).start()
@@ -33,6 +51,7 @@ def test_J1_join_all_acts_with_one_taken_and_skips_with_none() -> None:
     assert (one.letter("j"), none.letter("j")) == ("a", "k")
 
 
+@pytest.mark.rule("J1.4")
 def test_J1_a_repaired_branch_reaches_its_merge() -> None:
     """`try -> merge`, `try -failure-> repair -> merge` runs merge."""
     world = World(graph("try -> merge; try -failure-> repair; repair -> merge")).start()
@@ -44,6 +63,7 @@ def test_J1_a_repaired_branch_reaches_its_merge() -> None:
     assert world.letter("merge") == "a"
 
 
+@pytest.mark.rule("J1.2", "J1.4")
 def test_J1_a_handled_failure_cuts_a_join_off() -> None:
     """`pay -> ship`, `reserve -> ship`, `pay -failure-> notify` does not ship."""
     world = World(graph("pay -> ship; reserve -> ship; pay -failure-> notify")).start()
@@ -56,6 +76,7 @@ def test_J1_a_handled_failure_cuts_a_join_off() -> None:
     assert world.state is RunState.SUCCESS
 
 
+@pytest.mark.rule("J1.3")
 def test_J1_the_cut_off_looks_through_a_diamond() -> None:
     """The failure is two steps up, and both ways down from it are dead."""
     text = "r -> a; r -> z; a -> b; a -> c; a -failure-> n; b -> d; c -> d; d -> j; z -> j"
@@ -67,6 +88,7 @@ def test_J1_the_cut_off_looks_through_a_diamond() -> None:
     assert (world.letter("d"), world.letter("j")) == ("k", "k")
 
 
+@pytest.mark.rule("J1.2")
 def test_J1_one_living_way_down_from_the_failure_is_enough() -> None:
     text = "r -> a; r -> z; a -> b; a -failure-> c; b -> j; c -> j; z -> j"
     world = World(graph(text)).start()
@@ -78,6 +100,7 @@ def test_J1_one_living_way_down_from_the_failure_is_enough() -> None:
     assert world.letter("j") == "a"
 
 
+@pytest.mark.rule("J1.2")
 def test_J1_a_tolerated_failure_cuts_nothing_off() -> None:
     world = World(graph("a -> j when 'x'; b -> j", optional=["a"]), {"x": False}).start()
     world.fail("a")
@@ -86,6 +109,7 @@ def test_J1_a_tolerated_failure_cuts_nothing_off() -> None:
     assert (world.edges, world.letter("j")) == ("dt", "a")
 
 
+@pytest.mark.rule("J1.3")
 def test_J1_the_cut_off_does_not_look_through_a_count_join() -> None:
     """`m` may be skipped by whatever means: the failure ahead of it is not why `j` lacks its token."""
     text = "f -> a; f -> z; a -failure-> n; a -> m; n -> q when 'no'; m -> j when 'no'; z -> j"
@@ -101,6 +125,7 @@ def test_J1_the_cut_off_does_not_look_through_a_count_join() -> None:
     assert (plain.letter("j"), counted.letter("j")) == ("k", "a")
 
 
+@pytest.mark.rule("J1.2")
 def test_J1_a_failure_that_a_race_answers_for_cuts_nothing_off() -> None:
     text = "r -> f; r -> z; r -> y; f -> m; z -> m; m -> j; y -> j"
     world = World(graph(text, join={"j": 1})).start()
@@ -111,6 +136,7 @@ def test_J1_a_failure_that_a_race_answers_for_cuts_nothing_off() -> None:
     assert world.letter("m") == "a"
 
 
+@pytest.mark.rule("J2.1", "J2.2")
 def test_J2_join_any_acts_at_the_first_token_and_later_ones_have_no_effect() -> None:
     world = World(graph("r -> a; r -> b; a -> j; b -> j", join={"j": 1})).start()
     world.succeed("r")
@@ -123,6 +149,7 @@ def test_J2_join_any_acts_at_the_first_token_and_later_ones_have_no_effect() -> 
     assert (world.letters, world.state) == ("ssss", RunState.SUCCESS)
 
 
+@pytest.mark.rule("J2.2")
 def test_J2_join_k_acts_at_the_kth_taken_token() -> None:
     text = "r -> a; r -> b; r -> c; a -> j; b -> j; c -> j"
     world = World(graph(text, join={"j": 2})).start()
@@ -135,6 +162,7 @@ def test_J2_join_k_acts_at_the_kth_taken_token() -> None:
     assert world.letter("j") == "a"
 
 
+@pytest.mark.rule("J2.3")
 def test_J2_too_few_taken_is_dead_and_says_who_failed() -> None:
     text = "r -> a; r -> b; r -> c; a -> j; b -> j; c -> j; j -failure-> n"
     world = World(graph(text, join={"j": 2})).start()
@@ -149,6 +177,7 @@ def test_J2_too_few_taken_is_dead_and_says_who_failed() -> None:
     assert world.letter("n") == "a"
 
 
+@pytest.mark.rule("J2.3")
 def test_J2_none_taken_and_nothing_failed_is_skipped() -> None:
     text = "s -> a when 'x'; s -> b when 'x'; s -> c else; a -> j; b -> j"
     world = World(graph(text, types={"s": "switch"}, join={"j": 1}), {"x": False}).start()
@@ -157,6 +186,7 @@ def test_J2_none_taken_and_nothing_failed_is_skipped() -> None:
     assert (world.letters, world.state) == ("skksk", RunState.SUCCESS)
 
 
+@pytest.mark.rule("J2.3")
 def test_J2_none_taken_because_all_failed_is_dead() -> None:
     world = World(graph("r -> a; r -> b; a -> j; b -> j", join={"j": 1})).start()
     world.succeed("r")
@@ -166,14 +196,21 @@ def test_J2_none_taken_because_all_failed_is_dead() -> None:
     assert (world.letter("j"), world.state) == ("x", RunState.FAILED)
 
 
+@pytest.mark.rule("J2.4")
 def test_J2_all_in_edges_as_count_is_the_strict_join() -> None:
-    world = World(graph("r -> a; r -> b when 'x'; a -> j; b -> j", join={"j": 2}), {"x": False})
-    world.start().succeed("r")
-    world.succeed("a")
+    text = "r -> a; r -> b when 'x'; a -> j; b -> j"
+    one, both = (World(graph(text, join={"j": 2}), {"x": both}).start() for both in (False, True))
+    for world in (one, both):
+        world.succeed("r")
+        world.succeed("a")
 
-    assert (world.letter("j"), world.state) == ("x", RunState.FAILED)
+    assert (one.letter("j"), one.state) == ("x", RunState.FAILED)
+    assert both.letter("j") == "."
+    both.succeed("b")
+    assert both.letter("j") == "a"
 
 
+@pytest.mark.rule("J3.2")
 def test_J3_losers_are_cancelled_pending_ones_too_and_their_edges_are_dead() -> None:
     text = "r -> a; r -> b; b -> c; a -> j; c -> j"
     world = World(graph(text, join={"j": 1}, cancel_losers=["j"])).start()
@@ -183,10 +220,12 @@ def test_J3_losers_are_cancelled_pending_ones_too_and_their_edges_are_dead() -> 
 
     assert world.letters == "sscca"
     assert world.edges == "ttdtd"
+    assert CancelTask(Place("b"), CancelReason.RACE) in world.decision.actions
     assert world.task("b").state == "cancelled"
     assert "c" not in world.ledger.tasks
 
 
+@pytest.mark.rule("J3.3")
 def test_J3_without_cancel_losers_they_run_on_and_the_run_waits() -> None:
     world = World(graph("r -> a; r -> b; a -> j; b -> j", join={"j": 1})).start()
     world.succeed("r")
@@ -196,6 +235,7 @@ def test_J3_without_cancel_losers_they_run_on_and_the_run_waits() -> None:
     assert (world.letter("b"), world.state) == ("a", RunState.RUNNING)
 
 
+@pytest.mark.rule("J3.2")
 @pytest.mark.parametrize("type", ["wait", "wait_for_event"])
 def test_J3_a_loser_s_timer_and_wait_go(type: str) -> None:
     world = World(
@@ -212,6 +252,7 @@ def test_J3_a_loser_s_timer_and_wait_go(type: str) -> None:
     assert not world.ledger.waits
 
 
+@pytest.mark.rule("J3.4")
 def test_J3_a_path_that_ends_elsewhere_is_not_in_the_race() -> None:
     text = "r -> a; r -> b; a -> j; b -> j when 'x'; b -> s when 'y'"
     world = World(graph(text, join={"j": 1}, cancel_losers=["j"]), {"x": True, "y": True}).start()
@@ -233,6 +274,7 @@ def test_J3_a_loser_that_was_woken_in_the_same_decision_is_not_looked_at_again()
     assert (world.letters, world.state) == ("ssc", RunState.SUCCESS)
 
 
+@pytest.mark.rule("J4.1")
 def test_J4_the_output_of_a_join_is_what_it_took() -> None:
     text = "r -> a; r -> b when 'x'; r -> w; a -> j; b -> j; w -> j"
     world = World(graph(text, types={"j": "join", "w": "wait"}), {"x": False}).start()
@@ -243,6 +285,19 @@ def test_J4_the_output_of_a_join_is_what_it_took() -> None:
     assert world.output() == {"j": {"a": "1", "w": None}}
 
 
+@pytest.mark.rule("J4.1")
+def test_J4_a_view_is_no_copy_and_not_counted_against_the_payload_limit() -> None:
+    world = World(graph("a -> j; b -> j", types={"j": "join"})).start()
+    large = '"' + "x" * (PAYLOAD_MAX - 2) + '"'
+    world.succeed("a", large)
+    world.succeed("b", large)
+
+    assert world.state is RunState.SUCCESS
+    assert world.payload("j", PayloadKind.OUTPUT) is None
+    assert world.output() == {"j": {"a": large, "b": large}}
+
+
+@pytest.mark.rule("J4.1")
 def test_J4_a_race_s_view_is_what_was_taken_when_the_join_acted() -> None:
     text = "r -> a; r -> b; a -> j; b -> j"
     world = World(graph(text, types={"j": "join"}, join={"j": 1})).start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from tests.support.graphs import definition, graph, index_of, value
 from tests.support.world import World
 
@@ -57,6 +58,7 @@ def key(place: str, kind: PayloadKind = PayloadKind.OUTPUT) -> PayloadKey:
     return PayloadKey(Place(place), kind)
 
 
+@pytest.mark.rule("X2.1")
 def test_X2_a_node_reads_its_ancestors() -> None:
     world = World(graph("a -> b; b -> c", types={"c": "set"}, details={"c": setting("a.output")}))
     world.start().succeed("a")
@@ -65,6 +67,7 @@ def test_X2_a_node_reads_its_ancestors() -> None:
     assert seen(world) == {"a": NodeView("a", "success", 1, key("a"), has_output=True)}
 
 
+@pytest.mark.rule("X2.2")
 def test_X2_output_exists_only_after_success_and_error_only_after_dead() -> None:
     text = "a -failure-> b; a -> k; k -> b; b -> c"
     world = World(
@@ -79,6 +82,7 @@ def test_X2_output_exists_only_after_success_and_error_only_after_dead() -> None
     }
 
 
+@pytest.mark.rule("X2.3")
 def test_X2_an_ancestor_that_still_runs_behind_a_race_is_absent() -> None:
     text = "r -> a; r -> b; a -> j; b -> j; j -> c"
     world = World(
@@ -93,6 +97,7 @@ def test_X2_an_ancestor_that_still_runs_behind_a_race_is_absent() -> None:
     assert set(seen(world)) == {"a"}
 
 
+@pytest.mark.rule("X2.2")
 def test_X2_a_loser_that_never_began_has_no_attempts() -> None:
     text = "r -> a; r -> b; b -> b2; a -> j; b2 -> j; j -> c"
     world = World(
@@ -134,6 +139,7 @@ def test_X2_attempts_of_a_loser_in_its_second_attempt_are_two() -> None:
     assert seen(world)["b"].attempts == 2
 
 
+@pytest.mark.rule("X5.1")
 def test_X2_a_node_that_died_of_its_input_had_no_attempt() -> None:
     world = World(
         graph("a -failure-> c", types={"c": "set"}, details={"c": setting("a.attempts", "error")}),
@@ -151,6 +157,7 @@ def test_X2_a_node_that_no_worker_runs_has_no_attempts() -> None:
     assert seen(world)["a"].attempts == 0
 
 
+@pytest.mark.rule("X2.4", "X4.1")
 def test_X2_a_when_reads_its_source_as_it_just_ended() -> None:
     when = reading("a.output", "error", "iteration", text="true", condition=True)
     world = World(with_condition(definition("a -> b"), 0, when)).start()
@@ -160,6 +167,7 @@ def test_X2_a_when_reads_its_source_as_it_just_ended() -> None:
     assert (scope(world).error, scope(world).iteration) == (None, None)
 
 
+@pytest.mark.rule("X4.6")
 def test_X2_the_run_s_output_reads_every_node() -> None:
     world = World(graph("a; b", output=reading("a.output", "b.output", "input", "vars"))).start()
     world.succeed("a", "1")
@@ -177,6 +185,7 @@ def test_X2_no_output_is_null() -> None:
     assert seen(world) == {"a": NodeView("a", "success", 0, None, has_output=True)}
 
 
+@pytest.mark.rule("J4.1")
 def test_J4_a_join_is_read_as_a_view() -> None:
     text = "r -> a; r -> b; a -> j; b -> j; j -> c"
     world = World(
@@ -193,6 +202,7 @@ LOOP = "h -> a; a -> s; s -> h when 'again' loop 5; s -> e else"
 AGAIN = {"again": [True, False]}
 
 
+@pytest.mark.rule("X3.1")
 def test_X3_an_ancestor_is_seen_in_the_reader_s_pass() -> None:
     world = World(
         graph(LOOP, types={"a": "set", "s": "switch"}, details={"a": setting("h.output")}), AGAIN
@@ -203,6 +213,7 @@ def test_X3_an_ancestor_is_seen_in_the_reader_s_pass() -> None:
     assert seen(world)["h"].output == key("h.2")
 
 
+@pytest.mark.rule("L2.1", "X3.1", "X4.3")
 def test_X3_a_node_reads_itself_and_what_follows_as_of_the_pass_before() -> None:
     names = ("h.output", "a.output", "s.status", "iteration")
     world = World(
@@ -220,6 +231,7 @@ def test_X3_a_node_reads_itself_and_what_follows_as_of_the_pass_before() -> None
     assert scope(world).iteration == 2
 
 
+@pytest.mark.rule("X3.5")
 def test_X3_a_node_that_did_not_run_in_the_last_pass_has_no_output_to_read() -> None:
     """Its record says `skipped` (L5), so an output of two passes ago is never taken for the last one."""
     text = "h -> t; t -> a when 'go'; t -> b else; a -> s; b -> s; s -> h when 'again' loop 5; s -> e else"
@@ -241,6 +253,7 @@ def test_X3_a_node_that_did_not_run_in_the_last_pass_has_no_output_to_read() -> 
     assert seen(world)["b"].output == key("b.2")
 
 
+@pytest.mark.rule("X3.1", "X3.2")
 def test_X3_an_inner_loop_s_first_pass_sees_nothing_of_the_outer_pass_before() -> None:
     text = "o -> i; i -> s; s -> i when 'inner' loop 5; s -> t else; t -> o when 'outer' loop 5; t -> e else"
     names = ("i.output", "s.status", "o.output")
@@ -258,6 +271,7 @@ def test_X3_an_inner_loop_s_first_pass_sees_nothing_of_the_outer_pass_before() -
     assert seen(world) == {"o": NodeView("o", "success", 1, key("o.2"), has_output=True)}
 
 
+@pytest.mark.rule("X3.4")
 def test_X3_without_a_common_loop_the_last_record_is_read() -> None:
     world = World(
         graph(
@@ -272,6 +286,7 @@ def test_X3_without_a_common_loop_the_last_record_is_read() -> None:
     assert {view.output for view in seen(world).values()} == {key("a.2"), key("h.2")}
 
 
+@pytest.mark.rule("X2.4")
 def test_X3_a_condition_in_a_loop_sees_its_source_of_this_pass() -> None:
     found = definition("h -> a; a -> h when 'again' loop 5; a -failure-> e")
     when = reading("a.output", "h.output", "iteration", text="again", condition=True)
@@ -284,6 +299,7 @@ def test_X3_a_condition_in_a_loop_sees_its_source_of_this_pass() -> None:
     assert scope(world).iteration == 2
 
 
+@pytest.mark.rule("X4.1")
 def test_X4_error_in_a_when_is_the_source_s() -> None:
     found = definition("a -failure-> b")
     world = World(with_condition(found, 0, reading("error", text="true", condition=True))).start()
@@ -292,6 +308,7 @@ def test_X4_error_in_a_when_is_the_source_s() -> None:
     assert scope(world).error == key("a", PayloadKind.ERROR)
 
 
+@pytest.mark.rule("X4.1")
 def test_X4_error_in_a_node_is_that_of_its_first_taken_in_edge_whose_source_is_dead() -> None:
     text = "r -> a; r -> b; a -always-> c; b -failure-> c; r -> c"
     world = World(graph(text, types={"c": "set"}, details={"c": setting("error")})).start()
@@ -302,6 +319,19 @@ def test_X4_error_in_a_node_is_that_of_its_first_taken_in_edge_whose_source_is_d
     assert scope(world).error == key("b", PayloadKind.ERROR)
 
 
+@pytest.mark.rule("T2.2", "X4.1")
+def test_T2_X4_the_first_in_edge_is_that_of_the_lowest_number() -> None:
+    """Neither the order of the nodes nor that of the ends decides."""
+    text = "r -> a; r -> b; b -failure-> c; a -failure-> c"
+    world = World(graph(text, types={"c": "set"}, details={"c": setting("error")})).start()
+    world.succeed("r")
+    world.fail("a")
+    world.fail("b")
+
+    assert scope(world).error == key("b", PayloadKind.ERROR)
+
+
+@pytest.mark.rule("X4.1")
 def test_X4_error_in_a_node_that_nothing_dead_leads_to_is_null() -> None:
     world = World(
         graph("a -always-> c", types={"c": "set"}, details={"c": setting("error")})
@@ -309,6 +339,17 @@ def test_X4_error_in_a_node_that_nothing_dead_leads_to_is_null() -> None:
     world.succeed("a")
 
     assert scope(world).error is None
+
+
+@pytest.mark.rule("X4.1")
+def test_X4_error_behind_a_success_edge_is_null_though_its_source_is_dead() -> None:
+    """`optional`: the failure is tolerated, and its success edges are taken."""
+    world = World(
+        graph("a -> c", types={"c": "set"}, optional=["a"], details={"c": setting("error")})
+    ).start()
+    world.fail("a")
+
+    assert (world.letters, scope(world).error) == ("xs", None)
 
 
 def test_X4_error_behind_a_loop_is_that_of_the_pass_that_left_it() -> None:
@@ -327,6 +368,7 @@ def test_X4_error_behind_a_loop_is_that_of_the_pass_that_left_it() -> None:
     assert scope(world).error == key("a.2", PayloadKind.ERROR)
 
 
+@pytest.mark.rule("X4.3")
 def test_X4_the_iteration_of_an_outer_loop_is_read_from_its_header() -> None:
     text = "o -> i; i -> s; s -> i when 'inner' loop 5; s -> t else; t -> o when 'outer' loop 5; t -> e else"
     names = ("o.iteration", "o.status", "iteration", "i.iteration")

@@ -23,6 +23,7 @@ def code(error: str) -> str:
     return found
 
 
+@pytest.mark.rule("T1.1", "T1.2")
 def test_T1_an_edge_is_decided_once_when_its_source_ends() -> None:
     world = World(graph("a -> b; b -> c")).start()
     assert (world.letters, world.edges) == ("a..", "--")
@@ -32,6 +33,7 @@ def test_T1_an_edge_is_decided_once_when_its_source_ends() -> None:
     assert (world.letters, world.edges) == ("sa.", "t-")
 
 
+@pytest.mark.rule("T2.3")
 def test_T2_edges_may_join_the_same_pair_when_on_or_when_differ() -> None:
     world = World(
         graph("a -> b when 'x'; a -> b when 'y'; a -failure-> b"), {"x": False, "y": True}
@@ -41,6 +43,7 @@ def test_T2_edges_may_join_the_same_pair_when_on_or_when_differ() -> None:
     assert (world.letters, world.edges) == ("sa", "dtd")
 
 
+@pytest.mark.rule("T2.2", "T5.1")
 def test_T2_a_switch_takes_the_first_edge_by_number_that_holds() -> None:
     world = World(
         graph("s -> b when 'x'; s -> a when 'y'", types={"s": "switch"}), {"x": True, "y": True}
@@ -50,12 +53,14 @@ def test_T2_a_switch_takes_the_first_edge_by_number_that_holds() -> None:
     assert [asked.expression.text for asked in world.asked if asked.expression.text == "y"] == []
 
 
+@pytest.mark.rule("T3.1")
 def test_T3_every_node_without_forward_in_edges_starts_with_the_run() -> None:
     world = World(graph("a -> c; b -> d; a -failure-> a2; a2 -> c"))
 
     assert world.start().letters == "a.a.."
 
 
+@pytest.mark.rule("T3.2")
 def test_T3_a_token_that_reaches_a_node_that_has_acted_has_no_effect() -> None:
     world = World(graph("a -> j; b -> j", join={"j": 1})).start()
     world.succeed("a")
@@ -66,6 +71,7 @@ def test_T3_a_token_that_reaches_a_node_that_has_acted_has_no_effect() -> None:
     assert (world.edges, world.letter("j")) == ("tt", "a")
 
 
+@pytest.mark.rule("T4.1", "T4.2", "T4.3")
 @pytest.mark.parametrize(
     ("ends", "edges"), [("success", "tdt"), ("dead", "dtt"), ("skipped", "ddd")]
 )
@@ -82,6 +88,7 @@ def test_T4_a_node_s_edges_are_decided_together_by_its_end(ends: str, edges: str
     assert world.edges[:3] == edges
 
 
+@pytest.mark.rule("T1.1", "T4.2")
 def test_T4_a_condition_decides_whether_an_edge_is_taken() -> None:
     world = World(graph("a -> b when 'x'; a -> c when 'y'"), {"x": True, "y": False}).start()
     world.succeed("a")
@@ -89,6 +96,7 @@ def test_T4_a_condition_decides_whether_an_edge_is_taken() -> None:
     assert (world.letters, world.edges) == ("sak", "td")
 
 
+@pytest.mark.rule("T4.3")
 def test_T4_a_skipped_node_has_only_dead_edges() -> None:
     world = World(graph("a -> b when 'x'; b -always-> c"), {"x": False}).start()
     world.succeed("a")
@@ -96,6 +104,7 @@ def test_T4_a_skipped_node_has_only_dead_edges() -> None:
     assert (world.letters, world.edges, world.state) == ("skk", "dd", RunState.SUCCESS)
 
 
+@pytest.mark.rule("T4.3")
 def test_T4_a_cancelled_node_has_only_dead_edges() -> None:
     """`always` means whether it succeeded or failed, not although it never ran."""
     world = World(
@@ -107,6 +116,7 @@ def test_T4_a_cancelled_node_has_only_dead_edges() -> None:
     assert (world.letters, world.edges) == ("ssca", "tttd")
 
 
+@pytest.mark.rule("T5.1")
 def test_T5_a_switch_takes_its_else_edge_when_nothing_holds() -> None:
     world = World(
         graph("s -> b else; s -> a when 'x'", types={"s": "switch"}), {"x": False}
@@ -115,6 +125,7 @@ def test_T5_a_switch_takes_its_else_edge_when_nothing_holds() -> None:
     assert (world.letters, world.edges) == ("sak", "td")
 
 
+@pytest.mark.rule("T5.1")
 def test_T5_a_switch_without_a_match_is_dead() -> None:
     world = World(
         graph("s -> a when 'x'; s -failure-> f", types={"s": "switch"}), {"x": False}
@@ -123,6 +134,7 @@ def test_T5_a_switch_without_a_match_is_dead() -> None:
     assert (world.letters, world.edges, code(world.error("s"))) == ("xka", "dt", "no_match")
 
 
+@pytest.mark.rule("T5.2")
 @pytest.mark.parametrize(("holds", "edges"), [(True, "td"), (False, "dt")])
 def test_T5_the_else_of_failure_edges_is_taken_if_no_other_is(holds: bool, edges: str) -> None:
     world = World(graph("a -failure-> b when 'x'; a -failure-> c else"), {"x": holds}).start()
@@ -131,6 +143,7 @@ def test_T5_the_else_of_failure_edges_is_taken_if_no_other_is(holds: bool, edges
     assert world.edges == edges
 
 
+@pytest.mark.rule("T5.2")
 def test_T5_an_always_edge_does_not_keep_the_else_from_being_taken() -> None:
     world = World(graph("a -always-> b; a -failure-> c else")).start()
     world.fail("a")
@@ -138,6 +151,7 @@ def test_T5_an_always_edge_does_not_keep_the_else_from_being_taken() -> None:
     assert world.edges == "tt"
 
 
+@pytest.mark.rule("T4.2", "T6.1")
 def test_T6_an_error_in_a_success_edge_makes_the_node_dead_once_more() -> None:
     world = World(graph("a -> b when 'x'; a -failure-> c; a -> d"), {"x": FAULT}).start()
     world.succeed("a", '"kept"')
@@ -147,6 +161,7 @@ def test_T6_an_error_in_a_success_edge_makes_the_node_dead_once_more() -> None:
     assert world.payload("a", PayloadKind.OUTPUT) == '"kept"'
 
 
+@pytest.mark.rule("T6.1")
 def test_T6_an_error_in_a_switch_makes_it_dead() -> None:
     world = World(
         graph("s -> a when 'x'; s -> b else; s -failure-> f", types={"s": "switch"}), {"x": FAULT}
@@ -155,6 +170,7 @@ def test_T6_an_error_in_a_switch_makes_it_dead() -> None:
     assert (world.edges, code(world.error("s"))) == ("ddt", "expression_error")
 
 
+@pytest.mark.rule("T6.1")
 def test_T6_an_error_in_a_failure_edge_counts_as_not_holding() -> None:
     world = World(graph("a -failure-> b when 'x'; a -failure-> c else"), {"x": FAULT}).start()
     world.fail("a")
@@ -162,6 +178,7 @@ def test_T6_an_error_in_a_failure_edge_counts_as_not_holding() -> None:
     assert (world.edges, code(world.error("a"))) == ("dt", "boom")
 
 
+@pytest.mark.rule("T6.2")
 def test_T6_there_is_no_third_round() -> None:
     """The second round may not end the node again: a failure back edge whose passes are used is not taken."""
     world = World(graph("h -> a when 'x'; h -failure-> h loop 1"), {"x": FAULT}).start()
@@ -182,6 +199,7 @@ def test_T6_a_join_whose_edges_make_it_dead_has_no_output() -> None:
     assert (world.letter("j"), world.snapshot.records[1].letter) == ("x", "x")
 
 
+@pytest.mark.rule("F1.1", "F4.4")
 def test_F1_a_taken_failure_edge_handles_the_failure() -> None:
     world = World(graph("a -> b; a -failure-> c")).start()
     world.fail("a")
@@ -190,6 +208,7 @@ def test_F1_a_taken_failure_edge_handles_the_failure() -> None:
     assert (world.letters, world.state) == ("xks", RunState.SUCCESS)
 
 
+@pytest.mark.rule("F1.1")
 def test_F1_a_failure_in_a_race_is_the_join_s_to_answer_for() -> None:
     world = World(graph("f -> a; f -> b; a -> j; b -> j", join={"j": 1})).start()
     world.succeed("f")
@@ -202,6 +221,7 @@ def test_F1_a_failure_in_a_race_is_the_join_s_to_answer_for() -> None:
     assert (world.letters, world.state) == ("sxss", RunState.SUCCESS)
 
 
+@pytest.mark.rule("F1.1", "F2.1")
 def test_F2_an_unhandled_failure_closes_the_run_now() -> None:
     world = World(graph("r -> a; r -> b; a -> c")).start()
     world.succeed("r")
@@ -213,6 +233,7 @@ def test_F2_an_unhandled_failure_closes_the_run_now() -> None:
     assert world.settled.error.place == "a"
 
 
+@pytest.mark.rule("F2.2")
 def test_F2_an_always_edge_lets_the_run_go_on_and_never_hides_the_failure() -> None:
     world = World(graph("a -> b; a -always-> c")).start()
     world.fail("a")
@@ -224,6 +245,7 @@ def test_F2_an_always_edge_lets_the_run_go_on_and_never_hides_the_failure() -> N
     assert world.output() is None
 
 
+@pytest.mark.rule("F1.1", "F2.1")
 def test_F2_a_failure_edge_whose_condition_is_false_handles_nothing() -> None:
     world = World(graph("a -failure-> b when 'x'"), {"x": False}).start()
     world.fail("a")
@@ -231,6 +253,7 @@ def test_F2_a_failure_edge_whose_condition_is_false_handles_nothing() -> None:
     assert world.state is RunState.FAILED
 
 
+@pytest.mark.rule("F2.3", "F4.2", "C2.1")
 @pytest.mark.parametrize("how", ["cancelled", "run_timeout", "end"])
 def test_F2_after_an_unhandled_failure_the_outcome_can_only_be_failed(how: str) -> None:
     world = World(graph("a -always-> c; c -> e", types={"e": "end"}, timeout_us=10), {}).start()
@@ -248,6 +271,7 @@ def test_F2_after_an_unhandled_failure_the_outcome_can_only_be_failed(how: str) 
     assert world.settled.error.place == "a"
 
 
+@pytest.mark.rule("F1.1", "F3.1")
 def test_F3_a_tolerated_failure_decides_its_edges_as_a_success_would() -> None:
     world = World(graph("a -> b; a -always-> c; b -> d", optional=["a"])).start()
     world.fail("a")
@@ -260,6 +284,7 @@ def test_F3_a_tolerated_failure_decides_its_edges_as_a_success_would() -> None:
     assert world.state is RunState.SUCCESS
 
 
+@pytest.mark.rule("F3.1")
 def test_F3_a_tolerated_failure_cannot_win_a_race() -> None:
     world = World(graph("f -> a; f -> b; a -> j; b -> j", join={"j": 1}, optional=["a"])).start()
     world.succeed("f")
@@ -268,6 +293,7 @@ def test_F3_a_tolerated_failure_cannot_win_a_race() -> None:
     assert (world.edges, world.letter("j")) == ("ttd-", ".")
 
 
+@pytest.mark.rule("F3.2")
 def test_F3_an_error_in_the_edges_of_an_optional_node_is_not_tolerated() -> None:
     world = World(graph("a -> b when 'x'", optional=["a"]), {"x": FAULT}).start()
     world.fail("a")
@@ -277,6 +303,7 @@ def test_F3_an_error_in_the_edges_of_an_optional_node_is_not_tolerated() -> None
     assert (error["code"], error["details"]["cause"]) == ("expression_error", {"code": "boom"})
 
 
+@pytest.mark.rule("F3.2")
 def test_F3_an_error_in_the_edges_after_a_success_is_not_tolerated_either() -> None:
     world = World(graph("a -> b when 'x'", optional=["a"]), {"x": FAULT}).start()
     world.succeed("a")
@@ -284,6 +311,7 @@ def test_F3_an_error_in_the_edges_after_a_success_is_not_tolerated_either() -> N
     assert world.state is RunState.FAILED
 
 
+@pytest.mark.rule("F3.2")
 def test_F3_a_join_that_cannot_fill_is_not_its_optional_node_s_own_work() -> None:
     world = World(graph("a -> j; b -> j when 'x'", join={"j": 2}, optional=["j"]), {"x": False})
     world.start().succeed("a")
@@ -292,6 +320,7 @@ def test_F3_a_join_that_cannot_fill_is_not_its_optional_node_s_own_work() -> Non
     assert (world.state, code(world.error("j"))) == (RunState.FAILED, "join_unsatisfied")
 
 
+@pytest.mark.rule("F3.2")
 def test_F3_used_up_passes_are_not_tolerated() -> None:
     world = World(graph("p -> q; p -failure-> b; q -> p loop 1", optional=["q"])).start()
     world.succeed("p")
@@ -300,6 +329,7 @@ def test_F3_used_up_passes_are_not_tolerated() -> None:
     assert (world.state, code(world.error("q.1"))) == (RunState.FAILED, "loop_exhausted")
 
 
+@pytest.mark.rule("F4.1")
 def test_F4_fail_ends_dead_with_its_code_message_and_details() -> None:
     world = World(
         graph(
@@ -330,6 +360,7 @@ def test_F4_an_error_in_what_fail_says_is_its_failure(part: str) -> None:
     assert (world.state, code(world.error("a"))) == (RunState.FAILED, "expression_error")
 
 
+@pytest.mark.rule("F4.2", "F4.3", "C2.1")
 @pytest.mark.parametrize(
     ("detail", "state", "output"),
     [
@@ -350,6 +381,7 @@ def test_F4_end_decides_the_outcome_at_once(detail: End, state: RunState, output
     assert (world.letters, world.state, world.output()) == ("sscss", state, output)
 
 
+@pytest.mark.rule("F4.2")
 def test_F4_end_falls_back_on_the_run_s_output() -> None:
     world = World(graph("a -> e", types={"e": "end"}, output=value("5", "output"))).start()
     world.succeed("a")

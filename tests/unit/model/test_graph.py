@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given
 from tests.support.graphs import graph
 from tests.support.shapes import definitions
@@ -17,6 +18,7 @@ def of(text: str, **more: Any) -> tuple[Graph, Mapping[str, int]]:
     return found, found.numbers
 
 
+@pytest.mark.rule("T1.3")
 def test_in_edges_are_forward_only_and_out_edges_are_all() -> None:
     found, at = of("a -> b; b -> a when 'x' loop 2; b -> c else", types={"b": "switch"})
 
@@ -43,6 +45,7 @@ def test_loops_around_a_node_are_listed_from_the_outermost() -> None:
     assert found.leaves == ((), (), (1,), (), (0,))
 
 
+@pytest.mark.rule("C5.1")
 def test_sinks_are_nodes_that_a_success_cannot_leave_but_no_ends() -> None:
     text = "a -failure-> x; b -> e; c -always-> f; d"
     found, at = of(text, types={"e": "end", "f": "fail"})

@@ -25,6 +25,7 @@ def ends(text: str, **more: Any) -> list[Problem]:
 # --- race_leak ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("J3.4")
 def test_a_leak_names_node_path_and_join() -> None:
     text = "s -> a; s -> b; a -> j; b -> j; a -failure-> x; x -> y"
     (problem,) = found(text, "race_leak", join={"j": 1})
@@ -68,6 +69,7 @@ def test_repeating_a_loop_before_the_join_does_not_leak() -> None:
 # --- failure_cuts_join -------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("V4.1")
 def test_a_handled_failure_that_skips_a_join_is_named() -> None:
     (problem,) = cuts("pay -> ship; reserve -> ship; pay -failure-> notify")
 

@@ -7,17 +7,20 @@ from tenuto.model.ids import RUN_PLACE, Place, RunId, first_run_id, place_of, sp
 RUN = RunId("01890a5d-ac96-774b-bcce-b302099a8057")
 
 
+@pytest.mark.rule("L3.4", "R3.1")
 def test_a_place_holds_an_iteration_for_each_enclosing_loop() -> None:
     assert place_of("a") == "a"
     assert place_of("a", (2,)) == "a.2"
     assert place_of("a", (2, 13)) == "a.2.13"
 
 
+@pytest.mark.rule("L3.4")
 def test_a_place_holds_the_epoch_only_after_a_retry() -> None:
     assert place_of("a", (1,), epoch=1) == "a.1"
     assert place_of("a", (1,), epoch=2) == "a.1~2"
 
 
+@pytest.mark.rule("L3.4")
 def test_different_places_have_different_names() -> None:
     names = [
         place_of(node, passes, epoch)

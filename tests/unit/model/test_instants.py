@@ -15,11 +15,13 @@ from tenuto.model.instants import (
     format_remaining,
     parse_duration,
     parse_instant,
+    write_duration,
 )
 
 UNITS = {"ms": 1_000, "s": SECOND_US, "m": MINUTE_US, "h": HOUR_US, "d": DAY_US}
 
 
+@pytest.mark.rule("D1.4")
 @pytest.mark.parametrize(
     ("text", "us"),
     [
@@ -45,6 +47,7 @@ def test_parts_of_a_duration_add_up_in_any_order(parts: list[tuple[int, str]]) -
     assert sum(number * UNITS[unit] for number, unit in parts) == parse_duration(text)
 
 
+@pytest.mark.rule("D1.4")
 @pytest.mark.parametrize(
     "text", ["", "10", "s", "10 s", "-1s", "1.5s", "10S", "1w", "10s ", "1h30", "10s\n"]
 )
@@ -96,6 +99,7 @@ def test_what_is_left_is_rounded_up(us: int, text: str) -> None:
     assert format_remaining(us) == text
 
 
+@pytest.mark.rule("D1.4")
 def test_an_instant_is_read_in_its_own_offset() -> None:
     assert parse_instant("1970-01-01T00:00:01Z") == SECOND_US
     assert parse_instant("1970-01-01T01:00:00+01:00") == 0
@@ -111,6 +115,7 @@ def test_an_instant_is_written_in_utc_with_milliseconds() -> None:
     assert format_instant(1_500_000) == "1970-01-01T00:00:01.500Z"
 
 
+@pytest.mark.rule("D1.4")
 def test_an_instant_without_an_offset_is_refused() -> None:
     with pytest.raises(ValueError, match="has no offset; add Z"):
         parse_instant("2026-12-24T18:00:00")
@@ -120,3 +125,14 @@ def test_an_instant_without_an_offset_is_refused() -> None:
 def test_what_is_no_instant_is_refused_with_a_way_to_write_it(text: str) -> None:
     with pytest.raises(ValueError, match="is not an RFC 3339 time; write it like"):
         parse_instant(text)
+
+
+@given(st.integers(0, DURATION_MAX_US // 1_000))
+def test_what_is_written_is_read_as_the_same(ms: int) -> None:
+    assert parse_duration(write_duration(ms * 1_000)) == ms * 1_000
+
+
+def test_a_duration_is_written_in_as_few_units_as_it_has() -> None:
+    written = [write_duration(us) for us in (0, 90 * MINUTE_US, DAY_US, 1_500_000)]
+
+    assert written == ["0s", "1h30m", "1d", "1s500ms"]

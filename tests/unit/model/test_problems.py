@@ -3,8 +3,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.graphs import definition
+from tests.support.graphs import definition, value
 
+from tenuto.model.definition import (
+    Call,
+    Definition,
+    Foreach,
+    Handler,
+    Node,
+    NodeType,
+    Work,
+)
 from tenuto.model.problems import Problem, chain, local_problems
 
 
@@ -122,6 +131,7 @@ CASES: list[tuple[str, Case, Case, tuple[int, ...]]] = [
 WARNINGS = {"switch_without_else", "all_edges_conditional"}
 
 
+@pytest.mark.rule("T5.2", "F3.1", "F4.1", "V3.1")
 @pytest.mark.parametrize(("code", "wrong", "right", "edges"), CASES)
 def test_a_problem_is_found_where_it_is_and_not_just_beside(
     code: str, wrong: Case, right: Case, edges: tuple[int, ...]
@@ -162,3 +172,30 @@ def test_a_chain_of_up_to_eight_is_written_in_full() -> None:
 
     assert chain(of, range(8)) == "`n0 → n1 → n2 → n3 → n4 → n5 → n6 → n7`"
     assert chain(of, range(9)) == "`n0 → n1 → n2 → n3 → n4 → n5 → … → n7 → n8`"
+
+
+# --- compensate_inside_only ------------------------------------------------------------------------------
+
+UNDO = Handler(NodeType.TASK, Work("undo", value("{}")))
+
+
+@pytest.mark.rule("C3.5", "V4.1")
+@pytest.mark.parametrize("is_each", [False, True])
+@pytest.mark.parametrize(
+    ("outer", "inner", "told"), [(None, UNDO, True), (UNDO, UNDO, False), (None, None, False)]
+)
+def test_c3_a_graph_with_compensations_needs_one_around_it(
+    outer: Handler | None, inner: Handler | None, *, is_each: bool, told: bool
+) -> None:
+    call = Call(None, 0, value("{}"))
+    node = Node("n", NodeType.CALL, call, compensate=outer)
+    if is_each:
+        node = Node("n", NodeType.FOREACH, Foreach(call, value("l")), compensate=outer)
+    step = Node("x", NodeType.TASK, Work("t", value("{}")), compensate=inner)
+    within = Definition("test", (step,), (), inline=True)
+
+    problems = list(local_problems(Definition("test", (node,), (), inlines=(within,))))
+
+    assert [(p.code, p.nodes, p.warning) for p in problems] == (
+        [("compensate_inside_only", (0,), True)] if told else []
+    )

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,23 +13,29 @@ from tests.support.graphs import definition, graph
 from tests.support.shapes import definitions
 
 from tenuto.model.definition import (
+    Call,
     Definition,
     Detail,
     Edge,
+    Emit,
     End,
     Fail,
+    Foreach,
+    Handler,
     Node,
     NodeType,
     On,
     SetValue,
+    Tolerance,
     Wait,
     WaitForEvent,
     Work,
 )
 from tenuto.model.errors import InvariantViolated
 from tenuto.model.expressions import Expression, ExpressionKind, Read, Root
-from tenuto.model.graph import index
-from tenuto.model.retry import Jitter, RetryPolicy
+from tenuto.model.graph import Graph, index
+from tenuto.model.instants import DAY_US
+from tenuto.model.retry import Jitter, RetryPolicy, RetryRule
 from tenuto.model.stored import content_hash, decode_graph, encode_graph
 from tenuto.model.structure import analyse
 
@@ -41,52 +49,130 @@ expressions = st.builds(
     texts,
     st.lists(reads, max_size=2).map(tuple),
 )
-policies = st.builds(
-    RetryPolicy,
-    st.integers(1, 99),
+names = texts | expressions
+amounts = durations | expressions
+backoffs = (
     st.integers(0, 2**62),
     st.floats(1, 10),
     st.integers(0, 2**62),
     st.sampled_from(Jitter),
 )
-details: st.SearchStrategy[Detail] = st.one_of(
-    st.none(),
-    st.builds(
-        Work,
-        texts,
+failures = st.lists(texts, max_size=2).map(tuple)
+rules = st.builds(RetryRule, failures, st.integers(1, 9), st.none() | expressions, *backoffs)
+policies = st.builds(
+    RetryPolicy,
+    st.integers(1, 99),
+    *backoffs,
+    st.lists(rules, max_size=2).map(tuple),
+    st.none() | st.integers(1, 9),
+    failures,
+)
+works = st.builds(
+    Work,
+    names,
+    expressions,
+    names,
+    st.integers(-9, 9) | expressions,
+    policies,
+    amounts,
+    amounts,
+    amounts,
+    amounts,
+)
+emits = st.builds(Emit, names, expressions, expressions, amounts)
+counts = st.integers(0, 99) | expressions
+
+
+@cache
+def calls(inlines: int) -> st.SearchStrategy[Call]:
+    """Of a definition with so many graphs inside."""
+    return st.builds(
+        Call,
+        st.none() | names,
+        st.none() | st.integers(0, inlines - 1) if inlines else st.none(),
         expressions,
-        texts,
-        st.integers(-9, 9),
+        st.none() | expressions,
+        st.booleans(),
         policies,
-        durations,
-        durations,
-        durations,
-        durations,
+        amounts,
+        amounts,
+    )
+
+
+@cache
+def handlers(inlines: int) -> st.SearchStrategy[Handler]:
+    detail = works | calls(inlines) | emits
+    return st.builds(Handler, st.sampled_from(NodeType), detail, st.booleans())
+
+
+@cache
+def details(inlines: int) -> st.SearchStrategy[Detail]:
+    return st.one_of(
+        st.none(),
+        works,
+        calls(inlines),
+        emits,
+        st.builds(
+            Foreach,
+            works | calls(inlines),
+            st.none() | expressions,
+            st.none() | works,
+            counts,
+            st.builds(Tolerance, st.integers(0, 99), st.booleans()) | expressions,
+            counts,
+            amounts,
+        ),
+        st.builds(Wait, amounts, amounts),
+        st.builds(
+            WaitForEvent,
+            names,
+            st.none() | expressions,
+            amounts,
+            st.none() | expressions,
+            st.none() | expressions,
+            amounts,
+        ),
+        st.builds(SetValue, expressions),
+        st.builds(Fail, texts, st.none() | expressions, st.none() | expressions),
+        st.builds(End, st.booleans(), st.none() | expressions),
+    )
+
+
+LEAF = dataclasses.replace(definition("a -> b; b -> a loop 2; b -failure-> c"), inline=True)
+INSIDE = (
+    LEAF,
+    dataclasses.replace(
+        definition("x", details={"x": Call(None, 0, Expression(ExpressionKind.VALUE, "{}", "x"))}),
+        inlines=(LEAF,),
+        inline=True,
     ),
-    st.builds(Wait, durations, durations),
-    st.builds(WaitForEvent, texts, expressions, durations),
-    st.builds(SetValue, expressions),
-    st.builds(Fail, texts, st.none() | expressions, st.none() | expressions),
-    st.builds(End, st.booleans(), st.none() | expressions),
 )
 
 
 @st.composite
 def full_definitions(draw: st.DrawFn) -> Definition:
-    """Shapes of `definitions`, with every field drawn."""
-    shape = draw(definitions(nodes_max=5))
+    """Shapes of `definitions`, with every field drawn, and graphs inside."""
+    shape = draw(definitions(nodes_max=3))
+    inlines = draw(st.lists(st.sampled_from(INSIDE), max_size=2))
+    count = len(inlines)
     nodes = tuple(
         dataclasses.replace(
             node,
             type=draw(st.sampled_from(NodeType)),
-            detail=draw(details),
+            detail=draw(details(count)),
             cancel_losers=draw(st.booleans()),
             optional=draw(st.booleans()),
+            compensate=draw(st.none() | handlers(count)),
         )
         for node in shape.nodes
     )
     edges = tuple(
-        dataclasses.replace(edge, when=draw(st.none() | expressions), otherwise=draw(st.booleans()))
+        dataclasses.replace(
+            edge,
+            when=draw(st.none() | expressions),
+            otherwise=draw(st.booleans()),
+            loop_keep=draw(st.none() | st.integers(1, 9)) if edge.loop_max else None,
+        )
         for edge in shape.edges
     )
     return dataclasses.replace(
@@ -99,14 +185,22 @@ def full_definitions(draw: st.DrawFn) -> Definition:
         input_schema=draw(st.none() | texts),
         timeout_us=draw(durations),
         output=draw(st.none() | expressions),
+        on_failure=draw(st.none() | handlers(count)),
+        closing_timeout_us=draw(st.just(DAY_US) | st.integers(0, 2**62)),
+        inlines=tuple(inlines),
+        inline=draw(st.booleans()),
     )
+
+
+def indexed(any: Definition) -> Graph:
+    structure = analyse(any).structure
+    assert structure is not None
+    return index(any, structure, tuple(map(indexed, any.inlines)))
 
 
 @given(full_definitions())
 def test_a_graph_is_read_as_it_was_written(any: Definition) -> None:
-    structure = analyse(any).structure
-    assert structure is not None
-    written = index(any, structure)
+    written = indexed(any)
     text = encode_graph(written)
     read = decode_graph(text)
 
@@ -231,6 +325,33 @@ CHANGED = [
     with_edge(0, target=2),
     with_edge(2, when=Expression(ExpressionKind.CONDITION, "y", "here")),
     with_edge(2, when=None),
+    dataclasses.replace(BASE, on_failure=Handler(NodeType.TASK, Work("u", value("{}")))),
+    dataclasses.replace(BASE, closing_timeout_us=1),
+    dataclasses.replace(BASE, inlines=(BASE,)),
+    dataclasses.replace(BASE, inlines=(dataclasses.replace(BASE, edges=()),)),
+    dataclasses.replace(BASE, inline=True),
+    with_node(0, compensate=Handler(NodeType.TASK, Work("u", value("{}")))),
+    with_node(0, compensate=Handler(NodeType.TASK, Work("u", value("{}")), started=True)),
+    with_node(0, detail=Work(value("a"), value("{}"))),
+    with_node(0, detail=Work("a", value("{}"), timeout_us=value("1s"))),
+    with_node(0, detail=Work("a", value("{}"), retry=RetryPolicy(give_up_on=("x",)))),
+    with_node(0, detail=Work("a", value("{}"), retry=RetryPolicy(total=1))),
+    with_node(0, detail=Work("a", value("{}"), retry=RetryPolicy(rules=(RetryRule((), 2),)))),
+    with_node(0, detail=Work("a", value("{}"), retry=RetryPolicy(rules=(RetryRule((), 3),)))),
+    with_node(0, detail=Call("a", None, value("{}"))),
+    with_node(0, detail=Call("a", None, value("{}"), wait=False)),
+    with_node(0, detail=Foreach(Work("a", value("{}")), value("l"))),
+    with_node(0, detail=Foreach(Work("a", value("{}")), value("l"), batch=2)),
+    with_node(0, detail=Foreach(Work("a", value("{}")), value("l"), tolerate=Tolerance(5))),
+    with_node(
+        0, detail=Foreach(Work("a", value("{}")), value("l"), tolerate=Tolerance(5, percent=True))
+    ),
+    with_node(0, detail=Emit("a", value("k"), value("null"))),
+    with_node(1, detail=WaitForEvent("e", None)),
+    with_node(1, detail=WaitForEvent("e", None, match=value("x"))),
+    with_node(1, detail=WaitForEvent("e", None, fail_when=value("x"))),
+    with_node(1, detail=WaitForEvent("e", None, heartbeat_timeout_us=1)),
+    with_edge(0, loop_max=2, loop_keep=1),
 ]
 
 
@@ -238,3 +359,51 @@ def test_every_change_of_meaning_changes_the_hash() -> None:
     hashes = {content_hash(changed) for changed in (BASE, *CHANGED)}
 
     assert len(hashes) == 1 + len(CHANGED)
+
+
+# --- what was stored before ------------------------------------------------------------------------------
+
+HISTORIES = Path(__file__).resolve().parents[2] / "golden" / "histories"
+STORED = {
+    "conditions_and_faults": "5d7dfd94492380e1e86dd1f178caf5f8c5ee5a203507010668dd0b2ef9b94d72",
+    "failures_and_clocks": "f21e7c82f3820b6eb412fc7731a539b1ac02e8f783075cefefe23291e516943c",
+    "loops_and_races": "f5035bd16a70cc3eba9929af5fdad87df07027c01b3f9c05a975fb54b1e6b967",
+    "waits_and_messages": "cf38750335bc66e8a92adb215519540c27b885105c2ec90b0fc8ee9f0a1916da",
+}
+"""Content hashes as the first release made them."""
+
+
+@pytest.mark.parametrize("name", sorted(STORED))
+def test_what_an_older_release_stored_is_written_and_named_as_it_was(name: str) -> None:
+    stored = json.loads((HISTORIES / f"{name}.json").read_text())["graph"]
+    text = json.dumps(stored, sort_keys=True, separators=(",", ":"))
+
+    read = decode_graph(text)
+
+    assert encode_graph(read) == text
+    assert content_hash(read.definition) == STORED[name]
+
+
+def test_a_plain_definition_has_the_hash_that_the_first_release_gave_it() -> None:
+    assert content_hash(BASE) == "592701a06c723d412d8488229e953415011dc049fdb69edcb0a944dbbef1b281"
+
+
+def test_what_is_not_said_is_not_written() -> None:
+    structure = analyse(BASE).structure
+    assert structure is not None
+    text = encode_graph(index(BASE, structure))
+
+    for key in ("on_failure", "closing_timeout_us", "inline", "keep", "rules", "compensate"):
+        assert key not in text
+
+
+def test_the_version_of_the_rules_is_kept_and_part_of_the_meaning() -> None:
+    first = graph("a -> b")
+    later = dataclasses.replace(
+        first, definition=dataclasses.replace(first.definition, semantics=2)
+    )
+
+    assert "semantics" not in encode_graph(first), "older texts stay what they are"
+    assert decode_graph(encode_graph(first)).definition.semantics == 1
+    assert decode_graph(encode_graph(later)).definition.semantics == 2
+    assert content_hash(first.definition) != content_hash(later.definition)

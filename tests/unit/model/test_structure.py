@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from tests.support.graphs import definition, detail, graph, index_of
+from tests.support.graphs import definition, detail, graph, index_of, key, value
 from tests.support.shapes import (
     always_passes,
     body_of,
@@ -17,7 +18,7 @@ from tests.support.shapes import (
     ways_out,
 )
 
-from tenuto.model.definition import NESTING_MAX, Definition, Edge, Node, NodeType
+from tenuto.model.definition import NESTING_MAX, Call, Definition, Edge, Emit, Node, NodeType
 from tenuto.model.graph import Graph, Loop
 from tenuto.model.structure import (
     Ancestry,
@@ -51,6 +52,7 @@ def innermost(loops: tuple[Loop, ...], node: int) -> Loop | None:
     return min(around, key=lambda loop: len(loop.body), default=None)
 
 
+@pytest.mark.rule("L1.2", "L1.3")
 @given(definitions())
 def test_a_body_is_what_reaches_a_source_without_passing_the_header(any: Definition) -> None:
     structure = analyse(any).structure
@@ -70,6 +72,7 @@ def test_a_body_is_what_reaches_a_source_without_passing_the_header(any: Definit
         )
 
 
+@pytest.mark.rule("L1.4")
 @given(definitions())
 def test_loops_nest_or_are_disjoint_and_the_outer_comes_first(any: Definition) -> None:
     structure = analyse(any).structure
@@ -96,6 +99,7 @@ def test_who_repeats_a_loop_around_the_dominator_belongs_to_the_race() -> None:
     assert structure.races == {3: frozenset({2})}
 
 
+@pytest.mark.rule("J3.1")
 @settings(max_examples=300)
 @given(definitions())
 def test_a_race_is_what_the_definition_of_a_race_says(any: Definition) -> None:
@@ -124,6 +128,7 @@ def test_a_race_is_what_the_definition_of_a_race_says(any: Definition) -> None:
         assert expected == structure.races[join]
 
 
+@pytest.mark.rule("V2.2")
 @given(definitions())
 def test_parallel_exits_are_groups_whose_targets_share_no_node_before_the_end(
     any: Definition,
@@ -182,6 +187,7 @@ def test_the_same_definition_gives_the_same_analysis(any: Definition) -> None:
 # --- cycles and reachability ---------------------------------------------------------------------------
 
 
+@pytest.mark.rule("V1.1")
 def test_a_cycle_is_named_from_where_it_is_entered() -> None:
     problem = one("x; s -> b; b -> a; a -> b", "cycle")
 
@@ -206,6 +212,7 @@ def test_a_long_cycle_is_named_shortly() -> None:
     assert "n0 → n1 → n2 → n3 → n4 → n5 → … → n99 → n0" in one(text, "cycle").message
 
 
+@pytest.mark.rule("L1.1")
 def test_a_marked_back_edge_is_no_cycle() -> None:
     assert found("a -> b; b -> a loop 3; b -> c", "cycle") == []
 
@@ -238,6 +245,7 @@ def test_a_node_behind_a_failure_that_can_happen_is_reachable() -> None:
 # --- loops -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("L1.1", "V1.2")
 def test_a_loop_is_entered_through_its_header_only() -> None:
     problem = one("s -> h; s -> x; h -> x; x -> y; y -> h loop 3; y -> out", "loop_entry")
 
@@ -248,6 +256,7 @@ def test_a_loop_is_entered_through_its_header_only() -> None:
     assert found("s -> h; h -> x; x -> y; y -> h loop 3; y -> out", "loop_entry") == []
 
 
+@pytest.mark.rule("L1.1")
 def test_a_back_edge_that_does_not_go_back_is_told_so() -> None:
     problem = one("a -> b; a -> c loop 3", "loop_entry")
 
@@ -255,6 +264,7 @@ def test_a_back_edge_that_does_not_go_back_is_told_so() -> None:
     assert problem.hint == "remove `loop` from this edge"
 
 
+@pytest.mark.rule("L1.2", "V1.3")
 def test_back_edges_to_one_header_have_one_max() -> None:
     text = "h -> a when 'x'; h -> b else; a -> h loop 3; b -> h loop {}; h -failure-> out"
     problem = one(text.format(4), "loop_max_differs", types={"h": "switch"})
@@ -264,6 +274,7 @@ def test_back_edges_to_one_header_have_one_max() -> None:
     assert found(text.format(3), "loop_max_differs", types={"h": "switch"}) == []
 
 
+@pytest.mark.rule("V1.3")
 def test_a_loop_needs_an_edge_that_leaves_it() -> None:
     problem = one("a -> b; b -> a loop 3", "loop_no_exit")
 
@@ -274,6 +285,7 @@ def test_a_loop_needs_an_edge_that_leaves_it() -> None:
     assert len(found("a -> b; b -failure-> a loop 3; b -always-> a loop 3", "loop_no_exit")) == 1
 
 
+@pytest.mark.rule("F4.4")
 def test_a_success_that_nothing_follows_is_an_exit_of_a_loop() -> None:
     assert graph("h -failure-> h loop 3").sinks == (0,)
     assert found("a -> b; b -failure-> a loop 3", "loop_no_exit") == []
@@ -286,6 +298,7 @@ def test_the_way_back_to_an_outer_header_leaves_an_inner_loop() -> None:
     assert found(text, "loop_no_exit", types={"i": "switch"}) == []
 
 
+@pytest.mark.rule("V2.1")
 def test_a_branch_inside_a_loop_may_not_leave_it_while_another_runs() -> None:
     text = "h -> a; h -> b; a -> j; b -> j; j -> s; s -> h when 'x' loop 3; s -> out else"
     legal = found(text, "loop_parallel_exit", types={"s": "switch"})
@@ -303,6 +316,7 @@ def test_to_repeat_and_to_leave_are_decided_by_a_switch() -> None:
     assert problem.hint == "lead `a` to a `switch` that decides between them"
 
 
+@pytest.mark.rule("V2.2")
 def test_success_edges_of_a_switch_are_no_group_but_its_failure_edges_are() -> None:
     text = "h -> h when 'x' loop 3; h -> out else"
     also = "; h -failure-> p; h -failure-> q"
@@ -324,6 +338,7 @@ def test_of_two_failure_edges_of_which_one_is_else_only_one_is_taken() -> None:
     assert "to a `switch` that reads `nodes.a.error`" in problem.hint
 
 
+@pytest.mark.rule("V2.2")
 def test_inner_back_edges_count_as_edges() -> None:
     text = (
         "h -> a; h -> b; a -> a2; a2 -> a when 'x' loop 2; a2 -> j else; b -> j; j -> s; "
@@ -350,6 +365,7 @@ def test_more_loops_around_a_node_than_the_limit_are_refused() -> None:
     assert len(at(NESTING_MAX + 1)) == 1
 
 
+@pytest.mark.rule("V4.1")
 def test_a_long_loop_of_instant_nodes_is_warned_about() -> None:
     text = "h -> h when 'x' loop {}; h -> out else"
     problem = one(text.format(1_001), "loop_without_wait", types={"h": "switch"})
@@ -361,6 +377,47 @@ def test_a_long_loop_of_instant_nodes_is_warned_about() -> None:
     assert found(waiting, "loop_without_wait", types={"h": "switch", "w": "task"}) == []
 
 
+def test_an_emit_and_a_call_that_is_not_waited_for_are_no_waits() -> None:
+    text = "w -> h; h -> w when 'x' loop 1001; h -> out else"
+    types = {"h": "switch", "w": "call"}
+    let_go = {"w": Call("child", None, value("{}"), wait=False)}
+    waited = {"w": Call("child", None, value("{}"))}
+
+    assert len(found(text, "loop_without_wait", types=types, details=let_go)) == 1
+    assert found(text, "loop_without_wait", types=types, details=waited) == []
+    emit = {"w": Emit("e", key('"k"'), value("null"))}
+    types = {"h": "switch", "w": "emit"}
+    assert len(found(text, "loop_without_wait", types=types, details=emit)) == 1
+
+
+@pytest.mark.rule("L5.3")
+@pytest.mark.parametrize(
+    ("keeps", "kept", "told"),
+    [
+        ((None, None), None, False),
+        ((2, None), 2, False),
+        ((None, 2), 2, False),
+        ((2, 2), 2, False),
+        ((2, 3), 3, True),
+    ],
+)
+def test_l5_a_loop_keeps_what_one_of_its_back_edges_says(
+    keeps: tuple[int | None, int | None], kept: int | None, *, told: bool
+) -> None:
+    text = "h -> a; h -> b; a -> s; b -> s; s -> h when 'x' loop 4; s -> h when 'y' loop 4; s -> out else"
+    of = definition(text, types={"s": "switch"})
+    edges = list(of.edges)
+    for number, keep in zip((4, 5), keeps, strict=True):
+        edges[number] = dataclasses.replace(edges[number], loop_keep=keep)
+
+    analysis = analyse(dataclasses.replace(of, edges=tuple(edges)))
+
+    assert analysis.structure is not None
+    assert [loop.keep for loop in analysis.structure.loops] == [kept]
+    problems = [p for p in analysis.problems if p.code == "loop_keep_differs"]
+    assert [p.edges for p in problems] == ([(4, 5)] if told else [])
+
+
 # --- races -----------------------------------------------------------------------------------------
 
 
@@ -369,16 +426,19 @@ def race(text: str, at: str, **more: Any) -> set[str]:
     return named(of, of.races[of.numbers[at]])
 
 
+@pytest.mark.rule("J3.1")
 def test_a_race_lies_between_a_join_and_where_its_branches_part() -> None:
     text = "z -> s; s -> a; s -> b; b -> c; a -> j; c -> j; j -> k"
 
     assert race(text, "j", join={"j": 1}) == {"a", "b", "c"}
 
 
+@pytest.mark.rule("J3.1")
 def test_roots_race_when_nothing_comes_before_them() -> None:
     assert race("a -> j; b -> j", "j", join={"j": 2}) == {"a", "b"}
 
 
+@pytest.mark.rule("J3.1", "J3.4")
 def test_a_path_that_ends_before_the_join_is_out_of_its_race() -> None:
     text = "s -> a; s -> b; a -> a2; a2 -> j; b -> j; a2 -failure-> x"
 

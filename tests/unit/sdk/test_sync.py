@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tenuto.sdk.tenuto import Run, Tenuto
+from tenuto.sdk.run import Run
+from tenuto.sdk.tenuto import Tenuto
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -14,7 +14,7 @@ from tenuto import TaskError, Tenuto
 from tenuto.model.errors import Conflict, InvalidDefinition, InvalidInput, NotFound
 from tenuto.ports.reads import RunFilter
 from tenuto.sdk.failures import RunFailed
-from tenuto.sdk.tenuto import Run
+from tenuto.sdk.run import Run
 
 ADD = """
 name: add
@@ -68,6 +68,7 @@ def test_a_run_is_started_and_its_output_awaited(app: Tenuto) -> None:
     assert run.status() == "success"
 
 
+@pytest.mark.rule("X1.2")
 def test_input_defaults_and_vars_reach_the_nodes(app: Tenuto) -> None:
     assert app.start(ADD, {"a": 1, "b": 2}, vars={"offset": 100}).result(timeout=30) == 103
 

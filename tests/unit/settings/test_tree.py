@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tenuto.settings import SETTINGS, Settings
 
 
@@ -19,6 +21,7 @@ def test_every_setting_says_what_it_is_in_one_sentence() -> None:
     assert [row.name for row in SETTINGS if not row.doc.endswith(".") or "\n" in row.doc] == []
 
 
+@pytest.mark.rule("D1.2")
 def test_the_defaults_are_those_of_one_machine() -> None:
     assert [(name, value) for name, value, _ in Settings().sources()] == [
         ("app", ""),

@@ -10,6 +10,7 @@ from tenuto import InvalidInput, NotFound, TaskError
 from tenuto.app.definitions import load_definition
 from tenuto.model.definition import Definition
 from tenuto.model.failures import Failure
+from tenuto.model.ids import Place
 from tenuto.ports.gateway import Failed, Success
 from tenuto.testing.faults import (
     UNSET,
@@ -61,7 +62,13 @@ def test_a_value_becomes_an_output_and_a_code_a_failure() -> None:
 
 def test_an_exception_fails_as_in_a_task() -> None:
     declined = raises(TaskError("declined", "no", details={"a": 1}, retryable=False)).result
-    assert declined == Failed(code="declined", message="no", details='{"a":1}', retryable=False)
+    assert declined == Failed(
+        code="declined",
+        message="no",
+        details='{"a":1}',
+        retryable=False,
+        classes=("TaskError", "Exception"),
+    )
     other = raises(ValueError("bad")).result
     assert isinstance(other, Failed)
     assert (other.code, other.message, other.retryable) == ("ValueError", "bad", True)
@@ -117,9 +124,9 @@ def test_a_nodes_own_mock_goes_first_then_the_newest() -> None:
     for mock in (node, old, new):
         mocks.add(mock, ())
 
-    assert mocks.find("reserve", "stock.reserve") is node
-    assert mocks.find("again", "stock.reserve") is new
-    assert mocks.find("charge", "http") is None
+    assert mocks.find(Place("reserve"), "stock.reserve") is node
+    assert mocks.find(Place("again"), "stock.reserve") is new
+    assert mocks.find(Place("charge"), "http") is None
 
 
 def test_a_mocked_node_tells_the_worker_its_tasks_name() -> None:

@@ -102,6 +102,7 @@ def test_runs_are_paged_by_a_cursor_that_is_given_back(world: World) -> None:
     assert (only["run_id"], only["state"], only["key"]) == (made[1], "failed", "page-1")
 
 
+@pytest.mark.rule("X1.2")
 def test_a_run_tells_with_what_it_was_started(world: World) -> None:
     run = world.ask(world.answers.get_run(world.start(2)))
 
@@ -245,3 +246,48 @@ def test_an_unknown_node_is_refused_with_what_was_meant(world: World) -> None:
     for node, hint in (("chrage", "did you mean 'charge'"), ("charge7", "did you mean")):
         with pytest.raises(NotFound, match=hint):
             world.ask(world.answers.run_node(run_id, node))
+
+
+PICKY = """
+name: picky
+nodes:
+  each: {type: foreach, over: "range(3)", task: explode}
+"""
+
+
+def test_a_foreach_that_failed_names_what_its_first_item_failed_of(world: World) -> None:
+    order = world.row
+    try:
+        world.deploy(PICKY)
+        run_id = world.start(1)
+    finally:
+        world.row = order
+
+    run = world.ask(world.answers.get_run(run_id))
+    node = world.ask(world.answers.run_node(run_id, "each"))
+    for error in (run["error"], run["nodes"][0]["error"], node["error"]):
+        assert error["code"] == "foreach_failed"
+        assert error["details"]["cause"]["message"] == "it burns"
+
+
+JAMMED = """
+name: jammed
+nodes:
+  w: {type: wait_for_event, event: jam, key: k, fail_when: "has(event.error)"}
+"""
+
+
+def test_an_event_that_is_a_failure_is_one_in_the_timeline(world: World) -> None:
+    order = world.row
+    try:
+        world.deploy(JAMMED)
+        run_id = world.start(1, wait=False)
+    finally:
+        world.row = order
+    payload = '{"error": {"code": "paper_jam", "message": "no paper"}}'
+    world.ask(world.engine.commands.send_event("jam", "k", payload))
+    world.ask(world.engine.commands.wait(run_id))
+
+    run = world.ask(world.answers.get_run(run_id))
+    [step] = [step for step in run["timeline"] if step["what"] == "event"]
+    assert (step["result"], step["code"], step["message"]) == ("failed", "paper_jam", "no paper")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tenuto.adapters.cel import CelParser
 from tenuto.cli.look import look_and_count
 from tenuto.dsl.compile import load
@@ -16,6 +18,7 @@ from tenuto.model.states import RunState, TaskState
 from tenuto.ports.reads import RunDetail, WorkerRow
 from tenuto.ports.store import LeaseRow, RunRow
 from tenuto.views.cures import payload_hints, quoted, send_command
+from tenuto.views.family import ChildLine, Children, shown_state
 from tenuto.views.report import Known, NodeLine, Report, make_report, report_json
 from tenuto.views.timeline import Step, make_timeline, node_of
 
@@ -169,6 +172,16 @@ def test_a_paused_run_says_so_at_its_tasks_and_as_its_state() -> None:
     assert report.nodes[0].waits_for == "the run to be resumed"
 
 
+@pytest.mark.rule("C6.1")
+@pytest.mark.parametrize(
+    ("state", "shown"),
+    [("pending", "paused"), ("running", "paused"), ("closing", "closing"), ("failed", "failed")],
+)
+def test_C6_a_pause_is_shown_as_the_state_while_the_outcome_is_open(state: str, shown: str) -> None:
+    assert shown_state(state, paused=True) == shown
+    assert shown_state(state, paused=False) == state
+
+
 def test_a_wait_says_how_long_it_takes() -> None:
     found = line(
         detail(b"sa.", timers=(Timer(Place("pause"), events.TimerKind.WAIT, 603 * SECOND, 2),)),
@@ -219,6 +232,20 @@ output: {by: "${nodes.a.output.?at.orValue(null)}", again: "${nodes.a.output.by}
     assert payload_hints(loaded.graph.definition) == {"a": '{"at": …, "by": …}', "b": "{…}"}
 
 
+def test_what_items_and_handlers_read_of_an_event_is_hinted_at_too() -> None:
+    text = """
+name: x
+nodes:
+  a: {type: wait_for_event, event: e, key: k}
+  b: {type: foreach, over: nodes.a.output.list, task: t, params: {x: "${nodes.a.output.of}"}, needs: a}
+  c: {type: task, task: t, needs: b, compensate: {type: task, task: u, params: {by: "${nodes.a.output.by}"}}}
+"""
+    loaded = load(text, file="x.yaml", parser=CelParser())
+    assert loaded.graph is not None, loaded.findings
+
+    assert payload_hints(loaded.graph.definition) == {"a": '{"of": …, "list": …, "by": …}'}
+
+
 def test_a_task_that_was_cancelled_before_its_first_attempt_had_none() -> None:
     never = detail(b"c..", state=RunState.FAILED, tasks=((task(state=TaskState.CANCELLED), None),))
     second = replace(never, tasks=((task(state=TaskState.CANCELLED, attempt=2), None),))
@@ -261,6 +288,58 @@ def test_a_run_that_ends_between_two_readings_is_not_counted_among_the_others() 
         assert look_and_count(lambda: looks.pop(0), lambda: counts.pop(0)) == (final, 0)  # noqa: B023
 
     assert look_and_count(lambda: open_, lambda: 3) == (open_, 2)
+    child = replace(open_, parent=(RUN, Place("call")))
+    assert look_and_count(lambda: child, lambda: 3) == (child, 3), (
+        "what runs have called is not counted"
+    )
+
+
+def test_a_call_waits_for_the_run_that_it_has_called_and_never_for_a_worker() -> None:
+    calling = load(
+        "name: order\nnodes: {bill: {type: call, call: billing}}\n",
+        file="o.yaml",
+        parser=CelParser(),
+    ).graph
+    assert calling is not None
+    child = RunId("01939d6e-0000-7000-8000-000070bd3af4")
+    called = ChildLine(
+        run_id=child,
+        place="bill",
+        workflow="billing",
+        version=1,
+        state="running",
+        created_at=SECOND,
+        ended_at=None,
+    )
+    own = task(place=Place("bill"), name="call", queue="call", child=child)
+
+    def waits(task: Task, known: Known) -> tuple[str, str]:
+        [found] = make_report(calling, replace(detail(b"a"), tasks=((task, None),)), known).nodes
+        return found.state, found.waits_for
+
+    known = Known(children=Children(newest=(called,), open=1))
+    assert waits(own, known) == ("running", "run 70bd3af4 (billing v1)")
+    assert waits(own, Known()) == ("running", "run 70bd3af4")
+    assert waits(replace(own, ending="timeout"), Known()) == (
+        "running",
+        "run 70bd3af4, to be cancelled: its time is over",
+    )
+    assert waits(replace(own, child=None), Known()) == ("running", "")
+
+
+def test_an_event_that_fail_when_made_a_failure_is_no_success() -> None:
+    received = events.EventReceived(
+        at=60, place=Place("approval"), version=1, payload=Text(2), message_id=MessageId("m")
+    )
+
+    [step] = make_timeline([(2, received)], codes={2: "paper_jam"}, failures={2: "no paper"})
+
+    assert (step.what, step.result, step.code, step.message) == (
+        "event",
+        "failed",
+        "paper_jam",
+        "no paper",
+    )
 
 
 def test_a_finished_run_waits_for_nothing() -> None:
@@ -369,6 +448,7 @@ def test_a_report_is_json_with_times_relative_to_the_start() -> None:
             "code": None,
             "message": None,
             "worker": "w-1",
+            "child": None,
             "start_us": SECOND,
             "duration_us": SECOND,
         }

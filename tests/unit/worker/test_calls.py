@@ -137,7 +137,20 @@ def test_a_task_error_decides_code_details_and_whether_to_retry() -> None:
     error = TaskError("out_of_stock", "none left", details={"left": 0}, retryable=False)
 
     assert failure_of(error) == Failed(
-        code="out_of_stock", message="none left", details='{"left":0}', retryable=False
+        code="out_of_stock",
+        message="none left",
+        details='{"left":0}',
+        retryable=False,
+        classes=("TaskError", "Exception"),
+    )
+
+
+def test_a_failure_names_the_classes_of_its_exception_for_retry_rules() -> None:
+    assert failure_of(ConnectionRefusedError("no")).classes == (
+        "ConnectionRefusedError",
+        "ConnectionError",
+        "OSError",
+        "Exception",
     )
 
 

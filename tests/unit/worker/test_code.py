@@ -30,7 +30,9 @@ class Written:
 INPUT = json.dumps({"language": "python", "code": "${x}", "params": {"b": 1, "a": None}})
 
 
-async def execute(interpreter: Written, notebook: Notebook | None = None) -> Success | Failed:
+async def execute(
+    interpreter: Written, notebook: Notebook | None = None, *, input: str = INPUT
+) -> Success | Failed:
     lease = Lease(
         run_id=RunId("r"),
         place=Place("a"),
@@ -38,7 +40,7 @@ async def execute(interpreter: Written, notebook: Notebook | None = None) -> Suc
         name="code",
         queue="default",
         attempt=1,
-        input=INPUT,
+        input=input,
         lease_us=10_000_000,
         attempt_us=5,
         heartbeat_us=None,
@@ -55,6 +57,24 @@ async def test_the_program_is_what_the_input_says() -> None:
     assert (program.language, program.code) == ("python", "${x}")
     assert program.params == '{"a":null,"b":1}'
     assert program.time_us == 5
+
+
+@pytest.mark.parametrize(
+    ("params", "kind"),
+    [([1], "a list"), ("x", "text"), (3, "a number"), (True, "true"), (None, "null")],
+)
+async def test_params_that_are_no_object_never_reach_the_interpreter(
+    params: object, kind: str
+) -> None:
+    interpreter = Written(Output(text="1"))
+
+    failed = await execute(
+        interpreter, input=json.dumps({"language": "python", "code": "x", "params": params})
+    )
+
+    told = f"params must be an object, not {kind}"
+    assert failed == Failed(code="bad_arguments", message=told, retryable=False)
+    assert interpreter.asked == []
 
 
 async def test_what_is_printed_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:

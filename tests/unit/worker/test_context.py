@@ -37,11 +37,18 @@ def a_context(place: str = "ship", *, notebook: Notebook | None = None) -> Conte
     )
 
 
-@pytest.mark.parametrize("place", ["ship", "ship.2", "ship.2.3", "ship[4]", "ship.2[4]~3"])
+@pytest.mark.parametrize(
+    "place", ["ship", "ship.2", "ship.2.3", "ship[4]", "ship.2[4]~3", "ship[p2]", "ship.2!undo"]
+)
 def test_the_node_is_the_place_without_passes_items_and_epochs(place: str) -> None:
     assert a_context(place).node == "ship"
 
 
+def test_the_step_that_follows_a_failed_run_is_called_so() -> None:
+    assert a_context("!on_failure~2").node == "on_failure"
+
+
+@pytest.mark.rule("L3.3")
 def test_the_idempotency_key_is_the_task_id_whatever_the_attempt() -> None:
     context = a_context("ship.2")
 

@@ -74,6 +74,7 @@ def last(site: Site) -> Seen:
 # -- the request ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("L3.3")
 async def test_it_carries_the_task_id_as_idempotency_key_and_the_attempt(
     executor: HttpExecutor, site: Site
 ) -> None:
@@ -132,6 +133,7 @@ async def test_auth_becomes_the_authorization_header(executor: HttpExecutor, sit
     assert pair == "u:ü"
 
 
+@pytest.mark.rule("X9.1")
 async def test_X9_secrets_are_resolved_here_and_blotted_out_of_what_is_kept(
     executor: HttpExecutor, site: Site
 ) -> None:
@@ -239,6 +241,7 @@ async def test_proxies_of_the_environment_are_ignored(
 # -- the answer ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("D1.2")
 @pytest.mark.parametrize("status", [200, 201, 202, 299])
 async def test_a_2xx_is_a_success_with_status_headers_and_body(
     executor: HttpExecutor, site: Site, status: int
@@ -249,6 +252,7 @@ async def test_a_2xx_is_a_success_with_status_headers_and_body(
     assert found["headers"]["content-type"] == "application/json"
 
 
+@pytest.mark.rule("D1.2")
 @pytest.mark.parametrize("status", [300, 304, 400, 401, 404, 409, 422, 500, 502, 599])
 async def test_any_other_status_is_a_failure_that_keeps_the_answer(
     executor: HttpExecutor, site: Site, status: int
@@ -263,6 +267,7 @@ async def test_any_other_status_is_a_failure_that_keeps_the_answer(
     assert f"answered {status}" in found.message
 
 
+@pytest.mark.rule("D1.2")
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -348,6 +353,7 @@ async def test_cookies_are_neither_kept_for_the_next_run_nor_shown(
 # -- the network ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("D1.2")
 async def test_a_refused_connection_is_connect(executor: HttpExecutor) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can listen there
@@ -392,6 +398,7 @@ async def test_a_connection_that_breaks_is_disconnected(
     assert (found.code, found.retryable) == ("disconnected", True)
 
 
+@pytest.mark.rule("D1.2")
 @pytest.mark.parametrize("path", ["hang", "slow"])
 async def test_silence_ends_with_the_attempts_timeout(site: Site, path: str) -> None:
     executor = HttpExecutor()

@@ -24,6 +24,7 @@ def ship(order: str, *, fast: bool = False) -> str:
     return f"{order} {fast}"
 
 
+@pytest.mark.rule("D1.3")
 def test_a_function_is_known_by_its_own_name_and_stays_itself() -> None:
     registry = Registry()
 
@@ -32,6 +33,7 @@ def test_a_function_is_known_by_its_own_name_and_stays_itself() -> None:
     assert registry.get("ship").function is ship
 
 
+@pytest.mark.rule("D1.3")
 def test_it_may_be_given_another_name() -> None:
     registry = Registry()
     registry.add(ship, name="parcels.ship")
@@ -110,6 +112,7 @@ def test_a_function_without_a_readable_signature_is_refused() -> None:
         Registry().add(type, name="x")
 
 
+@pytest.mark.rule("D1.3")
 @pytest.mark.parametrize(
     ("params", "misfit"),
     [
@@ -123,8 +126,8 @@ def test_a_function_without_a_readable_signature_is_refused() -> None:
                 " has no parameter 'fsat'; did you mean 'fast'?"
             ),
         ),
-        ([1], "task 'ship' takes keyword arguments; its params are no mapping"),
-        (None, "task 'ship' takes keyword arguments; its params are no mapping"),
+        ([1], "task 'ship' takes keyword arguments, so its params must be an object, not a list"),
+        (None, "task 'ship' takes keyword arguments, so its params must be an object, not null"),
     ],
 )
 def test_params_are_keyword_arguments_and_a_misfit_names_the_argument(

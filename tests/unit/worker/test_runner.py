@@ -10,6 +10,7 @@ import pytest
 from tests.support.gateway import MemoryGateway
 from tests.support.worker import a_crew, turns_until
 
+from tenuto.app.embedded import LEASE_US
 from tenuto.ports.gateway import Failed, Lease, Result, Success
 from tenuto.worker import runner
 from tenuto.worker.context import current
@@ -151,6 +152,7 @@ async def test_a_stale_report_is_dropped_and_its_slot_is_free_again() -> None:
         assert sum(len(reports) for reports in crew.gateway.reports) == 2
 
 
+@pytest.mark.rule("F7.2")
 @pytest.mark.parametrize("verdict", ["cancelled", "lost"])
 async def test_work_is_stopped_when_a_heartbeat_says_that_its_lease_is_gone(verdict: str) -> None:
     held = Held()
@@ -164,6 +166,7 @@ async def test_work_is_stopped_when_a_heartbeat_says_that_its_lease_is_gone(verd
         assert crew.gateway.reports == []
 
 
+@pytest.mark.rule("D1.2")
 async def test_heartbeats_keep_leases_alive_in_one_call_for_all() -> None:
     held = Held()
     async with a_crew(executors={"held": held}, lease_us=150_000) as crew:
@@ -179,6 +182,19 @@ async def test_heartbeats_keep_leases_alive_in_one_call_for_all() -> None:
         assert held.stopped == []
 
 
+@pytest.mark.rule("D1.2")
+async def test_D1_a_lease_lasts_ten_seconds_and_a_heartbeat_comes_in_each_third() -> None:
+    held = Held()
+    assert LEASE_US == runner.LEASE_US == 10_000_000
+    async with a_crew(executors={"held": held}, lease_us=LEASE_US) as crew:
+        crew.gateway.offer("held")
+        await held.until(begun=1)
+
+        assert crew.runner._beat_pause() == pytest.approx(10 / 3)
+        held.go.set()
+
+
+@pytest.mark.rule("F7.1")
 async def test_work_is_stopped_when_its_lease_runs_out_without_an_answer() -> None:
     held = Held()
     async with a_crew(executors={"held": held}, lease_us=150_000) as crew:

@@ -15,6 +15,7 @@ from tenuto.worker import runner
 from tenuto.worker.context import current
 
 
+@pytest.mark.rule("D1.3")
 async def test_params_are_keyword_arguments() -> None:
     def join(a: str, b: str = "B") -> str:
         return a + b

@@ -9,30 +9,25 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from tenuto.adapters.cel.names import OWN_FIELDS
 from tenuto.model.expressions import ParseError, Root
 
-LATER_ROOTS = frozenset({"item", "index", "event", "node"})
-LATER_FUNCTIONS = frozenset(
-    {
-        "base64", "cel", "distinct", "first", "flatten", "json_decode", "json_encode", "lists",
-        "math", "merge", "range", "sha256", "slice", "sort", "sortBy", "uuid",
-    }
-)  # fmt: skip
-"""Functions and namespaces that a later release brings (SEMANTICS X6)."""
-
 _FUNCTIONS = (
-    "all", "bool", "bytes", "charAt", "contains", "double", "duration", "dyn", "endsWith", "exists",
-    "exists_one", "filter", "format", "has", "hasValue", "indexOf", "int", "join", "lastIndexOf",
-    "lowerAscii", "map", "matches", "optMap", "optional.none", "optional.of", "orValue", "replace",
-    "reverse", "size", "split", "startsWith", "string", "substring", "timestamp", "trim", "type",
-    "uint", "upperAscii", "value",
+    "all", "base64", "base64_decode", "bool", "bytes", "charAt", "contains", "distinct", "double",
+    "duration", "dyn", "endsWith", "exists", "exists_one", "filter", "first", "flatten", "format",
+    "has", "hasValue", "indexOf", "int", "join", "json_decode", "json_encode", "lastIndexOf",
+    "lowerAscii", "map", "matches", "merge", "optMap", "optional.none", "optional.of", "orValue",
+    "range", "replace", "reverse", "sha256", "size", "slice", "sort", "sortBy", "split",
+    "startsWith", "string", "substring", "timestamp", "trim", "type", "uint", "upperAscii", "uuid",
+    "value",
 )  # fmt: skip
 _SPELLINGS = {
     "True": "true", "False": "false", "None": "null", "nil": "null", "undefined": "null",
     "len": "size", "length": "size", "count": "size", "str": "string", "float": "double",
     "lower": "lowerAscii", "toLowerCase": "lowerAscii", "upper": "upperAscii", "includes": "contains",
     "toUpperCase": "upperAscii", "strip": "trim", "any": "exists", "some": "exists", "steps": "nodes",
-    "env": "vars", "inputs": "input", "params": "input", "outputs": "nodes",
+    "env": "vars", "inputs": "input", "outputs": "nodes", "coalesce": "first", "unique": "distinct",
+    "toJson": "json_encode", "to_json": "json_encode", "fromJson": "json_decode", "concat": "merge",
 }  # fmt: skip
 _OPERATORS = {"_?_:_": "? :", "<jump_condition>": "? :", "_[_]": "[]", "@in": "in", "_?._": ".?"}
 _BOOLEAN = frozenset({"&&", "||", "!", "? :"})
@@ -79,7 +74,7 @@ def parse_error(text: str, complaint: str) -> ParseError:
     faults = [(_offset(text, int(m[1]), int(m[2])), m[3]) for m in _ERROR.finditer(complaint)]
     if not faults:
         return ParseError(0, _STATUS.sub("", complaint).splitlines()[0])
-    offset, message = next((fault for fault in faults if _is_later(fault[1])), faults[0])
+    offset, message = faults[0]
     message = _STATUS.sub("", message)
     if undeclared := _UNDECLARED.search(message):
         return _undeclared(text, offset, undeclared[1])
@@ -127,6 +122,15 @@ def run_error(complaint: str) -> str:
     return message.strip() or "the evaluation failed"
 
 
+def lacking_overload(complaint: str) -> tuple[str, tuple[str, ...]] | None:
+    """The function and the types that the first complaint is about, if it is about a function and its types."""
+    first = _ERROR.search(complaint)
+    found = _OVERLOAD.search(first[3]) if first is not None else None
+    if found is None:
+        return None
+    return found[1], tuple(_KINDS.get(kind, kind) for kind in _split_kinds(found[2]))
+
+
 def is_missing_key(complaint: str) -> bool:
     """Whether a key that was read does not exist."""
     return "Key not found in map" in complaint
@@ -135,12 +139,6 @@ def is_missing_key(complaint: str) -> bool:
 def is_about_access(complaint: str) -> bool:
     """Whether a key, an element or a root was read that is not there."""
     return any(words in complaint for words in _ACCESS)
-
-
-def _is_later(message: str) -> bool:
-    """Whether an undeclared name is one of a later release: it explains the faults around it."""
-    undeclared = _UNDECLARED.search(message)
-    return undeclared is not None and undeclared[1].partition(".")[0] in LATER_FUNCTIONS
 
 
 def _offset(text: str, line: int, column: int) -> int:
@@ -156,10 +154,13 @@ def _undeclared(text: str, offset: int, dotted: str) -> ParseError:
     calls = text[offset : offset + 1] == "("
     # A call is placed at its `(`, a dotted name at its last dot.
     start = offset if text.startswith(name, offset) else max(text.rfind(name, 0, offset), 0)
-    if name in LATER_FUNCTIONS and (calls or rest or _is_namespace(text, start, name)):
-        return ParseError(start, f"`{name}` is not yet available", later=name)
-    if name in LATER_ROOTS and not calls:
-        return ParseError(start, f"`{name}` is not yet available", later=name)
+    if name == Root.NODE and not calls:
+        known = ", ".join(f"`node.{field}`" for field in OWN_FIELDS)
+        close = get_close_matches(rest, OWN_FIELDS, 1)
+        suggestion = f"node.{close[0]}" if close else None
+        return ParseError(start, f"of `node` one reads {known}, written so", suggestion=suggestion)
+    if calls and name in _FUNCTIONS:
+        return ParseError(start, f"`{name}` does not take that number of arguments")
     what = "function" if calls else "name"
     message = f"unknown {what} `{name}`"
     suggestion = _suggestion(name, calls=calls)
@@ -168,10 +169,6 @@ def _undeclared(text: str, offset: int, dotted: str) -> ParseError:
     elif not suggestion and not calls:
         message += f"; an expression reads {', '.join(Root)}"
     return ParseError(start, message, suggestion=suggestion)
-
-
-def _is_namespace(text: str, start: int, name: str) -> bool:
-    return text[start + len(name) :].lstrip().startswith(".")
 
 
 def _suggestion(name: str, *, calls: bool) -> str | None:

@@ -1,22 +1,29 @@
-"""The CEL engine as this project uses it: declared names, functions, overloads; compile and run one text.
+"""The CEL engine as this project uses it: declared names and extensions; compile and run one text.
 
-The only module that touches `cel_expr_python`. It gives plain Python data and typed outcomes; it knows nothing of
-definitions, scopes or reads. Inputs must be trees that came from JSON of bounded depth: the engine walks them in C++
-without a guard.
+Only this module and `functions` touch `cel_expr_python`. It gives plain Python data and typed outcomes; it knows
+nothing of definitions, scopes or reads. Inputs must be trees that came from JSON of bounded depth: the engine walks
+them in C++ without a guard.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from cel_expr_python import cel
-from cel_expr_python.ext import ext_optional, ext_strings
+from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
+
+from tenuto.adapters.cel import functions
 
 _ERROR = cel.Type.ERROR
+_CONFIG = """\
+name: tenuto
+extensions:
+  - name: lists
+"""
+"""What the engine brings along and has no module for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +49,37 @@ class Raised:
     complaint: str
 
 
-def compile_text(text: str) -> Compiled | Uncompiled:
-    """Parse and check one expression. An optional result is unwrapped: none is null."""
-    compiled = _compile(text)
+Declared = tuple[tuple[str, str], ...]
+"""Names with dots, `input.amount`, each with its type as the engine writes it: `int`, `list<string>`."""
+
+
+def compile_text(text: str, declared: Declared = ()) -> Compiled | Uncompiled:
+    """Parse and check one expression. An optional result is unwrapped: none is null.
+
+    `declared` are paths of data whose types are known; what was checked with any is not to be run.
+    """
+    compiled = _compile(text, declared)
     if isinstance(compiled, Compiled) and compiled.result == "optional":
         # The line break ends a comment that the text may end with.
-        unwrapped = _compile(f"({text}\n).orValue(dyn(null))")
+        unwrapped = _compile(f"({text}\n).orValue(dyn(null))", declared)
         if isinstance(unwrapped, Compiled):
             return Compiled(unwrapped.expression, "dyn", compiled.tree)
         return unwrapped
     return compiled
 
 
-def run(compiled: Compiled, names: Mapping[str, object]) -> object | Raised:
-    """Evaluate over these root names. Yields JSON-like data, or what the caller's door must refuse (times, bytes)."""
+def run(
+    compiled: Compiled,
+    names: Mapping[str, object],
+    seed: str = "",
+    longest: int = functions.RANGE_MAX,
+) -> object | Raised:
+    """Evaluate over these root names. Yields JSON-like data, or what the caller's door must refuse (times, bytes).
+
+    `seed` is what `uuid` makes its ids of, `longest` the bound of a `range`.
+    """
+    functions.SEED.set(seed)
+    functions.LONGEST.set(longest)
     try:
         result = compiled.expression.eval(_environment().Activation(names))
         value: object = result.plain_value()
@@ -69,9 +93,10 @@ def run(compiled: Compiled, names: Mapping[str, object]) -> object | Raised:
     return value
 
 
-def _compile(text: str) -> Compiled | Uncompiled:
+def _compile(text: str, declared: Declared) -> Compiled | Uncompiled:
     try:
-        expression = _environment().compile(text)
+        environment = _typed_environment(declared) if declared else _environment()
+        expression = environment.compile(text)
         name = expression.return_type().name()  # raises for a map with keys that no map can have
     except RuntimeError as error:
         return Uncompiled(str(error))
@@ -83,8 +108,15 @@ def _compile(text: str) -> Compiled | Uncompiled:
 
 @cache
 def _environment() -> Any:
+    """That of all programs: an activation fits only the environment that compiled."""
+    return _typed_environment(())
+
+
+@lru_cache(maxsize=8)
+def _typed_environment(declared: Declared) -> Any:
     kinds = cel.Type
     return cel.NewEnv(
+        config=cel.NewEnvConfigFromYaml(_CONFIG),
         variables={
             "input": kinds.DYN,
             "vars": kinds.DYN,
@@ -92,49 +124,23 @@ def _environment() -> Any:
             "iteration": kinds.INT,
             "error": kinds.DYN,
             "secrets": kinds.DYN,
+            "params": kinds.DYN,
+            "item": kinds.DYN,
+            "index": kinds.INT,
+            "event": kinds.DYN,
+            "output": kinds.DYN,
+            "cursor": kinds.DYN,
+            # Whole names, each with its type: a time cannot be handed over inside an object.
+            "node.entered_at": kinds.TIMESTAMP,
+            "node.callback_key": kinds.STRING,
+            **{name: kinds(signature) for name, signature in declared},
         },
         extensions=[
             ext_strings.ExtStrings(),
             ext_optional.ExtOptional(),
-            cel.CelExtension("tenuto", [_mixed(*row) for row in _MIXED]),
-        ],
-    )
-
-
-def _divide(left: float, right: float) -> float:
-    """Divide as IEEE 754 does; Python raises where that has an infinity or NaN."""
-    if right:
-        return left / right
-    if not left or math.isnan(left):
-        return math.nan
-    return math.copysign(math.inf, left) * math.copysign(1.0, right)
-
-
-_MIXED: tuple[tuple[str, str, Callable[[float, float], float]], ...] = (
-    ("_+_", "add", lambda left, right: float(left + right)),
-    ("_-_", "subtract", lambda left, right: float(left - right)),
-    ("_*_", "multiply", lambda left, right: float(left * right)),
-    ("_/_", "divide", _divide),
-)
-
-
-def _mixed(operator: str, name: str, compute: Callable[[float, float], float]) -> Any:
-    """The overloads of an operator for an integer with a double, either way round (SEMANTICS X8)."""
-    double = cel.Type.DOUBLE
-    return cel.FunctionDecl(
-        operator,
-        [
-            cel.Overload(
-                f"{name}_{kind}_{other}",
-                return_type=double,
-                parameters=[left, right],
-                is_member=False,
-                impl=compute,
-            )
-            for whole, label in ((cel.Type.INT, "int64"), (cel.Type.UINT, "uint64"))
-            for left, right, kind, other in (
-                (whole, double, label, "double"),
-                (double, whole, "double", label),
-            )
+            ext_math.ExtMath(),
+            ext_encoders.ExtEncoders(),
+            ext_bindings.ExtBindings(),
+            functions.extension(),
         ],
     )

@@ -53,6 +53,24 @@ def end_of(text: str, start: int) -> int | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word or sign of an expression that means something, with where it starts and ends."""
+
+    text: str
+    start: int
+    end: int
+
+
+def tokens(text: str) -> list[Token]:
+    """The tokens of an expression, without spaces and comments."""
+    return [
+        Token(found[0], found.start(), found.end())
+        for found in _TOKEN.finditer(text)
+        if found.lastgroup != "note" and not found[0].isspace()
+    ]
+
+
 def split(text: str) -> list[str | Hole]:
     """Take a template apart: literal texts (`$${` read as `${`) and holes, in order, no empty text.
 

@@ -7,15 +7,23 @@ or of the same node's existence) in `? :`, `&&` or `||`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
+from tenuto.adapters.cel.optionals import is_optional
 from tenuto.adapters.cel.syntax import Call, Comprehension, Constant, Many, Name, Node, Select, Tree
 from tenuto.model.expressions import FoundRead, ParseError, Read, Root
 
-NODE_FIELDS = ("output", "status", "attempts", "error", "iteration")
-LATER_NODE_FIELDS = frozenset({"callback_key", "entered_at", "failures", "items", "iterations"})
+NODE_FIELDS = (
+    "output", "status", "attempts", "error", "iteration", "callback_key", "failures", "items", "iterations",
+)  # fmt: skip
+OWN_FIELDS = ("entered_at", "callback_key")
+"""Of `node`, the reader itself."""
+LENGTH = -1
+"""A step that stands for the size of what is there, and for nothing of it."""
+_SEEDED = "uuid"
+"""The function that reads who calls it; as a step, that."""
 _CHOICES = frozenset({"_?_:_", "_&&_", "_||_"})
 _GUARDS = frozenset({"orValue", "or", "hasValue", "optMap", "optFlatMap"})
 _ITERATION = "iteration"
@@ -28,7 +36,7 @@ Step = str | int
 class Path:
     """A root and the constant keys after it. `tests`: how many keys deep existence is asked, by `has()` or `?.`.
 
-    `only_tests`: the last key is asked for by `has()`, its value is not used.
+    `only_tests`: the last key is asked for by `has()`, its value is not used. `only_size`: nor is it by `size()`.
     """
 
     root: Root
@@ -37,6 +45,7 @@ class Path:
     guarded: bool
     tests: frozenset[int] = frozenset()
     only_tests: bool = False
+    only_size: bool = False
 
     @property
     def read(self) -> Read:
@@ -44,18 +53,25 @@ class Path:
         if self.root is Root.NODES:
             named = [str(step) for step in self.steps[:2]]
             return Read(self.root, named[0], named[1] if len(named) > 1 else "")
-        if self.root is Root.SECRETS:
+        if self.root in {Root.SECRETS, Root.NODE}:
             return Read(self.root, field=str(self.steps[0]))
         return Read(self.root)
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """All that an expression names. `whole` is set where it is one path without any test: plain data access."""
+    """All that an expression names. `whole` is set where it is one path without any test: plain data access.
+
+    `functions`: what it calls, operators too, `.name` on a value. `firsts`: by the place of its `(`, which arguments of
+    a call of `first` are optionals. `builds`: a macro of it makes a list.
+    """
 
     paths: tuple[Path, ...]
     divides_ints: tuple[int, ...]
     whole: Path | None
+    functions: frozenset[str] = frozenset()
+    firsts: Mapping[int, tuple[bool, ...]] = field(default_factory=dict)
+    builds: bool = False
 
     @property
     def reads(self) -> tuple[FoundRead, ...]:
@@ -79,7 +95,8 @@ def names_of(tree: Tree) -> Names:
     paths = tuple(walk.paths)
     whole = None
     if len(paths) == 1 and not paths[0].tests and _is_access(tree.root):
-        whole = paths[0]
+        # What a node knows of itself is typed: it is no part of an object.
+        whole = paths[0] if paths[0].root is not Root.NODE else None
     for path in paths:
         if path.root is Root.SECRETS and whole is None:
             raise Misnamed(
@@ -89,7 +106,9 @@ def names_of(tree: Tree) -> Names:
                     f' write "text ${{secrets.{path.steps[0]}}} text"',
                 )
             )
-    return Names(paths, tuple(sorted(walk.divides_ints)), whole)
+    divides_ints = tuple(sorted(walk.divides_ints))
+    functions = frozenset(walk.functions)
+    return Names(paths, divides_ints, whole, functions, walk.firsts, walk.builds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +139,18 @@ class _Chain:
 class _Walk:
     def __init__(self, tree: Tree) -> None:
         self._positions, self._ints = tree.positions, tree.ints
+        self._tree = tree
         self.paths: list[Path] = []
         self.divides_ints: list[int] = []
+        self.functions: set[str] = set()
+        self.firsts: dict[int, tuple[bool, ...]] = {}
+        self.builds = False
 
     def visit(self, node: Node, bound: frozenset[str], guards: _Guards) -> None:
         chain = _chain(node)
         if chain is not None:
             # What passed the check and is neither a variable nor a root is a type, such as `int`.
-            if chain.name.name not in bound and chain.name.name in _ROOTS:
+            if chain.name.name not in bound and _root_of(chain.name) in _ROOTS:
                 self._add(chain, guards)
             return
         match node:
@@ -139,6 +162,8 @@ class _Walk:
                 for part in node.parts:
                     self.visit(part, bound, guards)
             case Comprehension():
+                # What `map` and `filter` begin with is an empty list; of `cel.bind` it is the value.
+                self.builds |= isinstance(node.outer[-1], Many) and len(node.outer) > 1
                 for part in node.outer:
                     self.visit(part, bound, guards)
                 for part in node.inner:
@@ -149,6 +174,15 @@ class _Walk:
     def _call(self, node: Call, bound: frozenset[str], guards: _Guards) -> None:
         if node.function == "_/_" and all(part.id in self._ints for part in node.arguments):
             self.divides_ints.append(self._positions.get(node.id, 0))
+        self.functions.add(node.function if node.target is None else f".{node.function}")
+        if node.function == "size" and self._sized(node, bound, guards):
+            return
+        if node.function == "first" and node.target is None:
+            held = tuple(is_optional(part, self._tree) for part in node.arguments)
+            self.firsts[self._positions.get(node.id, 0)] = held
+        if node.function == _SEEDED:
+            offset = max(self._positions.get(node.id, 0) - len(_SEEDED), 0)
+            self.paths.append(Path(Root.NODE, (_SEEDED,), offset, guards.all))
         if node.function in _CHOICES:
             for part in node.arguments:
                 beside = _tests_in(_beside(node, part), bound)
@@ -160,15 +194,36 @@ class _Walk:
         for part in node.arguments:
             self.visit(part, bound, _GUARDED if optional else guards)
 
-    def _add(self, chain: _Chain, guards: _Guards) -> None:
+    def _sized(self, call: Call, bound: frozenset[str], guards: _Guards) -> bool:
+        """Whether a call of `size` is of plain data, of which nothing but the size is read then."""
+        of = call.arguments[0] if call.target is None else call.target
+        chain = _chain(of)
+        if chain is None or chain.name.name in bound or chain.name.name not in _ROOTS:
+            return False
+        if chain.tests or (chain.name.name == Root.NODES and len(chain.steps) < 2):
+            return False
+        self._add(chain, guards, only_size=True)
+        return True
+
+    def _add(self, chain: _Chain, guards: _Guards, *, only_size: bool = False) -> None:
         offset = self._positions.get(chain.name.id, 0)
-        root, steps = Root(chain.name.name), chain.steps
+        root, steps = Root(_root_of(chain.name)), chain.steps
+        if root is Root.NODE:
+            # One name with a dot to the checker, which places it at the dot.
+            offset = max(offset - len(Root.NODE), 0)
+            steps = (chain.name.name.partition(".")[2], *steps)
         if root is Root.NODES:
             _check_node(steps, offset)
         elif root is Root.SECRETS and not (len(steps) == 1 and isinstance(steps[0], str)):
             raise Misnamed(ParseError(offset, "name one secret: write `secrets.NAME`"))
         guarded = bool(chain.tests) or guards.covers(root, steps)
-        self.paths.append(Path(root, steps, offset, guarded, chain.tests, chain.only_tests))
+        path = Path(root, steps, offset, guarded, chain.tests, chain.only_tests, only_size)
+        self.paths.append(path)
+
+
+def _root_of(name: Name) -> str:
+    """The name, or what stands before its dot."""
+    return name.name.partition(".")[0]
 
 
 def _beside(choice: Call, part: Node) -> tuple[Node, ...]:
@@ -190,9 +245,6 @@ def _check_node(steps: tuple[Step, ...], offset: int) -> None:
     if len(steps) == 1 or steps[1] in NODE_FIELDS:
         return
     given = str(steps[1])
-    shown = f"nodes.{steps[0]}.{given}"
-    if given in LATER_NODE_FIELDS:
-        raise Misnamed(ParseError(offset, f"`{shown}` is not yet available", later=given))
     close = get_close_matches(given, NODE_FIELDS, 1)
     suggestion = f"nodes.{steps[0]}.{close[0]}" if close else f"nodes.{steps[0]}.output.{given}"
     raise Misnamed(

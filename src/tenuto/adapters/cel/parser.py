@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from tenuto.adapters.cel import lexer
+from tenuto.adapters.cel.checking import check_all
 from tenuto.adapters.cel.program import program_of
 from tenuto.model.expressions import Parsed, ParseError
+from tenuto.model.shapes import Checked, Shape
 
 
 class CelParser:
@@ -19,3 +23,8 @@ class CelParser:
 
     def end_of(self, text: str, start: int) -> int | None:
         return lexer.end_of(text, start)
+
+    def check(
+        self, texts: Sequence[str], known: Mapping[str, Shape]
+    ) -> tuple[Checked | ParseError, ...]:
+        return check_all(texts, known)

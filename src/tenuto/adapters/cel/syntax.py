@@ -13,6 +13,9 @@ from typing import Any
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _INT64_TYPE = 2
 """`Type.PrimitiveType.INT64`."""
+_PRIMITIVE, _ABSTRACT = 3, 14
+"""Fields of `Type`: a primitive type, an abstract one; an optional is one by name."""
+_OPTIONAL = b"optional_type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +56,15 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """A list or map literal: its parts, keys included."""
+    """A list or map literal: its parts, keys included.
+
+    `keyed`: a map. `optional`: positions in `parts` of values that are left out where they are none (`[?a]`).
+    """
 
     id: int
     parts: tuple[Node, ...]
+    keyed: bool = False
+    optional: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +82,16 @@ Node = Name | Constant | Select | Call | Many | Comprehension
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """An expression with the place of each part in the text, in code points, and what was proven to be an integer."""
+    """An expression with the place of each part in the text, in code points, and what was proven of its type.
+
+    `ints` are integers. `optionals`: parts whose type is an optional, or holds one; true of those that are just that,
+    an optional of something else.
+    """
 
     root: Node
     positions: Mapping[int, int]
     ints: frozenset[int] = field(default_factory=frozenset)
+    optionals: Mapping[int, bool] = field(default_factory=dict)
 
 
 def decode(serialized: bytes) -> Tree:
@@ -87,11 +100,15 @@ def decode(serialized: bytes) -> Tree:
     root: Node | None = None
     positions: dict[int, int] = {}
     ints = set()
+    optionals: dict[int, bool] = {}
     for number, part in _fields(checked):
         if number == 3:
             entry = dict(_fields(part))
-            if dict(_fields(entry.get(2, b""))).get(3) == _INT64_TYPE:
+            kind = entry.get(2, b"")
+            if dict(_fields(kind)).get(_PRIMITIVE) == _INT64_TYPE:
                 ints.add(entry.get(1, 0))
+            elif held := kind.count(_OPTIONAL):
+                optionals[entry.get(1, 0)] = held == 1 and _ABSTRACT in dict(_fields(kind))
         elif number == 4:
             root = _node(part)
         elif number == 5:
@@ -100,7 +117,22 @@ def decode(serialized: bytes) -> Tree:
                     entry = dict(_fields(place))
                     positions[entry.get(1, 0)] = entry.get(2, 0)
     assert root is not None
-    return Tree(root, positions, frozenset(ints))
+    return Tree(root, positions, frozenset(ints), optionals)
+
+
+def parts_of(node: Node) -> tuple[Node, ...]:
+    """What stands inside a part, in order; the target of a member call first."""
+    match node:
+        case Select():
+            return (node.operand,)
+        case Call():
+            return node.arguments if node.target is None else (node.target, *node.arguments)
+        case Many():
+            return node.parts
+        case Comprehension():
+            return (*node.outer, *node.inner)
+        case Name() | Constant():
+            return ()
 
 
 def _node(data: bytes) -> Node:
@@ -119,9 +151,9 @@ def _node(data: bytes) -> Node:
             case 6:
                 made = _call(id, part)
             case 7:
-                made = Many(id, tuple(_node(item) for inner, item in _fields(part) if inner == 1))
+                made = _list(id, part)
             case 8:
-                made = Many(id, tuple(_entries(part)))
+                made = _map(id, part)
             case 9:
                 made = _comprehension(id, part)
             case _:
@@ -157,12 +189,27 @@ def _call(id: int, data: bytes) -> Call:
     return Call(id, function, target, tuple(arguments))
 
 
-def _entries(data: bytes) -> Iterator[Node]:
+def _list(id: int, data: bytes) -> Many:
+    parts: list[Node] = []
+    optional: set[int] = set()
+    for number, part in _fields(data):
+        if number == 1:
+            parts.append(_node(part))
+        elif number == 2:  # packed, or one by one
+            optional.update(_varints(part) if isinstance(part, bytes) else (part,))
+    return Many(id, tuple(parts), optional=frozenset(optional))
+
+
+def _map(id: int, data: bytes) -> Many:
+    parts: list[Node] = []
+    optional: set[int] = set()
     for number, part in _fields(data):
         if number == 2:
-            for inner, value in _fields(part):
-                if inner in {3, 4}:
-                    yield _node(value)
+            entry = dict(_fields(part))
+            parts.extend(_node(entry[inner]) for inner in (3, 4) if inner in entry)
+            if entry.get(5):
+                optional.add(len(parts) - 1)
+    return Many(id, tuple(parts), keyed=True, optional=frozenset(optional))
 
 
 def _comprehension(id: int, data: bytes) -> Comprehension:
@@ -193,6 +240,13 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
             size = 8 if kind == _FIXED64 else 4
             yield key >> 3, data[at : at + size]
             at += size
+
+
+def _varints(data: bytes) -> Iterator[int]:
+    at = 0
+    while at < len(data):
+        value, at = _varint(data, at)
+        yield value
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from tenuto.adapters.cel.context import kind_of
 from tenuto.adapters.cel.lexer import Hole, Unclosed, split
 from tenuto.adapters.cel.program import Program, program_of
 from tenuto.model.expressions import ParseError
+from tenuto.model.payload import Text
 from tenuto.runtime import results
 
 TEMPLATES_MAX = 1024
@@ -86,7 +87,20 @@ class Template:
 
 
 class Unfit(Exception):
-    """A template that cannot be read or filled; the message is for the user."""
+    """A template that cannot be read or filled, or a value that will not do; the message is for the user."""
+
+
+@lru_cache(maxsize=TEMPLATES_MAX)
+def constant_of(text: str) -> Text | None:
+    """The value of a template without expressions, which is the same for ever; None where it has some, or is none."""
+    template = template_of(text)
+    if isinstance(template, str) or template.holes or template.secrets:
+        return None
+    try:
+        data = results.canonical_bytes(template.fill(()))
+    except (Unfit, results.Refused):
+        return None
+    return Text(len(data), data.decode())
 
 
 @lru_cache(maxsize=TEMPLATES_MAX)

@@ -7,11 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from tenuto.adapters.sql.dialect import Dialect
 from tenuto.adapters.sql.engine import Param, Step, Steps
 from tenuto.adapters.sql.rows import (
+    epoch_suffix,
     event_row,
+    inner_range,
     lease_row,
+    message_row,
     new_lease,
+    notice_row,
     pack,
+    parts_range,
     payload_row,
+    plain_task_row,
     state_row,
     task_row,
     timer_row,
@@ -22,41 +28,61 @@ from tenuto.machine.codec import encode_output
 from tenuto.machine.events import TimerKind
 from tenuto.model.errors import InvariantViolated
 from tenuto.model.ids import Place, RunId
-from tenuto.ports.store import Change, Committed, EagerGrant, LeaseRow
+from tenuto.ports.store import Change, Committed, EagerGrant, LeaseRow, NoticeKind
 
 LARGE_LETTERS = 2_000
 """From here on a run's state is written by a statement of its own."""
 
 Rows = list[list[Param]]
 
-# Order of writing; a section without rows is left out. Rows of `released` go into two statements.
+# Order of writing: a statement and the sections that are its parameters; left out while the first has no rows. Rows of
+# one section may go into several statements.
 _WRITES = (
-    ("keys", "INSERT_KEYS"),
-    ("runs", "INSERT_RUNS"),
-    ("settled", "UPDATE_RUNS"),
-    ("new_states", "INSERT_STATES"),
-    ("states", "UPDATE_STATES"),
-    ("events", "INSERT_EVENTS"),
-    ("payloads", "INSERT_PAYLOADS"),
-    ("created", "INSERT_TASKS"),
-    ("updated", "UPDATE_TASKS"),
-    ("cancelled", "CANCEL_TASKS"),
-    ("withdrawn", "DELETE_READY"),
-    ("cleared", "DELETE_TIMERS"),
-    ("timers", "INSERT_TIMERS"),
-    ("closed_waits", "DELETE_WAITS"),
-    ("waits", "INSERT_WAITS"),
-    ("waits", "HINT_MESSAGES"),
-    ("messages", "USE_MESSAGES"),
-    ("held", "HOLD_TASKS"),
-    ("released", "RELEASE_TASKS"),
-    ("closed", "CLOSE_TASKS"),
-    ("unready", "DELETE_READY_OF_RUNS"),
-    ("over", "DELETE_TIMERS_OF_RUNS"),
-    ("over", "DELETE_WAITS_OF_RUNS"),
-    ("released", "OFFER_RELEASED"),
-    ("ready", "INSERT_READY"),
-    ("eager", "LEASE_TASKS"),
+    ("INSERT_KEYS", "keys"),
+    ("INSERT_RUNS", "runs"),
+    ("UPDATE_RUNS", "settled"),
+    ("INSERT_STATES", "new_states"),
+    ("UPDATE_STATES", "states"),
+    ("INSERT_EVENTS", "events"),
+    ("DROP_PAYLOADS", "dropped"),
+    ("DROP_INNER_PAYLOADS", "dropped_inner"),
+    ("COPY_PAYLOADS", "copied", "not_copied"),
+    ("COPY_ITEMS", "copied", "not_copied"),
+    ("INSERT_PAYLOADS", "payloads"),
+    ("SHIFT_TASKS", "shifted"),
+    ("INSERT_PLAIN_TASKS", "created_plain"),
+    ("INSERT_TASKS", "created"),
+    ("UPDATE_TASKS", "updated"),
+    ("CANCEL_TASKS", "cancelled"),
+    ("CANCEL_ITEM_CHILDREN", "items"),
+    ("CANCEL_ITEMS", "items"),
+    ("DELETE_READY", "withdrawn"),
+    ("DELETE_READY_OF_ITEMS", "items"),
+    ("DELETE_TIMERS", "cleared"),
+    ("DELETE_TIMERS_OF_ITEMS", "items"),
+    # What a closing run sets after that, it keeps: timers of its own, never those of before.
+    ("DELETE_TIMERS_OF_RUNS", "closed"),
+    ("DELETE_WAITS_OF_RUNS", "closed"),
+    ("SHIFT_TIMERS", "shifted", "not_shifted"),
+    ("INSERT_TIMERS", "timers"),
+    ("DELETE_WAITS", "closed_waits"),
+    ("INSERT_WAITS", "waits"),
+    ("HINT_MESSAGES", "waits"),
+    ("USE_MESSAGES", "messages"),
+    ("POST_MESSAGES", "posts"),
+    ("DELETE_NOTICES", "heard"),
+    ("INSERT_NOTICES", "notices"),
+    ("HOLD_TASKS", "held"),
+    ("RELEASE_TASKS", "released"),
+    ("CANCEL_CHILDREN", "closed"),
+    ("CLOSE_TASKS", "closed"),
+    ("TELL_CHILDREN", "told"),
+    ("DELETE_READY_OF_RUNS", "unready"),
+    ("DELETE_TIMERS_OF_RUNS", "over"),
+    ("DELETE_WAITS_OF_RUNS", "over"),
+    ("OFFER_RELEASED", "released"),
+    ("INSERT_READY", "ready"),
+    ("LEASE_TASKS", "eager"),
 )
 
 
@@ -86,6 +112,7 @@ class Commit:
             yield ((self._texts["LOCK_RUNS"], (self._checks[0],)),)
             yield ((self._texts["LOCK_TASKS"], (self._checks[1],)),)
             yield ((self._texts["LOCK_MESSAGES"], (self._checks[5],)),)
+            yield ((self._texts["LOCK_NOTICES"], (self._checks[8],)),)
         row = yield ((self._texts["GUARD"], tuple(self._checks)),)
         assert row is not None
         now: int = row[0]
@@ -100,9 +127,23 @@ class Commit:
             for grant in change.eager
             if (change.run_id, grant.place) not in refused
         }
+        told = dict.fromkeys(notice.run_id for change in winners for notice in change.notices)
         if winners:
-            yield self._writes(winners, leases)
-        return Committed(now=now, losers=frozenset(losers), taken=taken, granted=frozenset(leases))
+            steps = self._writes(winners, leases)
+            callers = [[change.run_id] for change in winners if _tells_all(change)]
+            if callers:
+                steps.append((self._texts["OPEN_CHILDREN"], (pack(callers),)))
+            row = yield steps
+            if callers:
+                assert row is not None
+                told |= dict.fromkeys(RunId(child) for (child,) in unpack(row[0]))
+        return Committed(
+            now=now,
+            losers=frozenset(losers),
+            taken=taken,
+            granted=frozenset(leases),
+            told=tuple(told),
+        )
 
     def _settle_rivals(self, losers: set[RunId], taken: dict[RunId, RunId]) -> None:
         """Among changes that want the same message or key, the first run that may have it gets it."""
@@ -136,8 +177,16 @@ class Commit:
                 sections.setdefault(name, []).extend(rows)
             self._lease_sections(change, leases, sections)
         large = sections.pop("large", [])
+        notices = {tuple(row[:3]): row for row in sections.get("notices", ())}
+        sections["notices"] = list(notices.values())
         params = {name: pack(rows) for name, rows in sections.items() if rows}
-        steps = [(self._texts[text], (params[name],)) for name, text in _WRITES if name in params]
+        steps: list[Step] = [
+            (self._texts[text], tuple(params.get(name, "[]") for name in names))
+            for text, *names in _WRITES
+            if names[0] in params
+        ]
+        if "posts" in params:
+            steps.insert(0, (self._texts["DELETE_OLD_MESSAGES"], ()))
         return steps + [(self._texts["UPDATE_STATE"], tuple(row)) for row in large]
 
     def _lease_sections(
@@ -151,7 +200,11 @@ class Commit:
         created = set()
         for task in change.created:
             lease = leases.get((run_id, task.place))
-            sections.setdefault("created", []).append(task_row(run_id, task) + lease_row(lease))
+            row = plain_task_row(run_id, task)
+            section = "created_plain"
+            if row is None:
+                section, row = "created", task_row(run_id, task)
+            sections.setdefault(section, []).append(row + lease_row(lease))
             created.add(task.place)
         for task in change.ready:
             lease = leases.get((run_id, task.place))
@@ -161,6 +214,16 @@ class Commit:
                 )
             elif task.place not in created:
                 sections.setdefault("eager", []).append([run_id, task.place, *lease_row(lease)])
+
+
+def _tells_all(change: Change) -> bool:
+    """Whether notices go to children that only the store knows."""
+    return bool(
+        change.close
+        or change.cancelled_items
+        or change.terminate_children
+        or change.tell_children is not None
+    )
 
 
 def _check(changes: Sequence[Change]) -> None:
@@ -182,6 +245,7 @@ def _claims(changes: Sequence[Change]) -> list[Rows]:
         if change.eager
         for task in change.ready
     }
+    free = {change.run_id: _surely_free(change) for change in changes if change.eager}
     return [
         [[c.run_id, c.expected_seq] for c in changes],
         [[c.run_id, *claim] for c in changes for claim in c.claims.leases],
@@ -200,25 +264,26 @@ def _claims(changes: Sequence[Change]) -> list[Rows]:
                 grant.place,
                 tasks[c.run_id, grant.place].queue,
                 tasks[c.run_id, grant.place].priority,
+                int(grant.place not in free[c.run_id]),
             ]
             for c in changes
             for grant in c.eager
         ],
+        [[c.run_id, *claim] for c in changes for claim in c.claims.notices],
     ]
+
+
+def _surely_free(change: Change) -> set[Place]:
+    """Tasks without a lease once this change is written, whatever the store holds now."""
+    free = {task.place for task in change.created}
+    return free | {task.place for task, ends_lease in change.updated if ends_lease}
 
 
 def _sections(change: Change) -> dict[str, Rows]:
     """Rows of one change that no lease decision alters, by section of `_WRITES`."""
-    run_id = change.run_id
-    state = state_row(change.snapshot)
-    ended: list[Param] = [None, None, None]
-    if change.settle is not None:
-        error = change.settle.error
-        ended = [
-            change.settle.at,
-            encode_output(change.settle.output),
-            None if error is None else encode_output(error),
-        ]
+    run_id, snapshot = change.run_id, change.snapshot
+    state = state_row(snapshot)
+    shown = _shown(change)
     rows: dict[str, Rows] = {
         "events": [event_row(run_id, event) for event in change.events],
         "payloads": [payload_row(run_id, payload) for payload in change.payloads],
@@ -234,22 +299,41 @@ def _sections(change: Change) -> dict[str, Rows]:
                 new.version,
                 new.definition,
                 new.key,
-                state[3],
-                state[4],
+                *shown[:2],
                 new.created_at,
-                *ended,
+                *shown[2:],
+                *(new.parent or (None, None)),
+                new.source,
             ]
         ]
         if new.key is not None:
             rows["keys"] = [[new.namespace, new.workflow, new.key, run_id]]
     else:
-        letters = len(change.snapshot.nodes) + len(change.snapshot.edges)
+        letters = len(snapshot.nodes) + len(snapshot.edges)
         rows["large" if letters > LARGE_LETTERS else "states"] = [[*state, change.expected_seq]]
         # What users see of a run changes only with one of these.
-        if change.hold or change.close or change.settle or change.release_at is not None:
-            rows["settled"] = [[run_id, state[3], state[4], *ended]]
-    rows |= _work_sections(change)
+        if (
+            change.hold
+            or change.close
+            or change.settle
+            or change.reopen
+            or change.release_at is not None
+        ):
+            rows["settled"] = [[run_id, *shown]]
+    rows.update(_work_sections(change))
+    if _is_whole(change):
+        rows.update(_whole_sections(change))
     return rows
+
+
+def _shown(change: Change) -> list[Param]:
+    """What users see of a run: state, paused (by itself or its parent, C6), ended_at, output, error, compensation."""
+    snapshot, settle = change.snapshot, change.settle
+    head: list[Param] = [snapshot.state, int(snapshot.paused or snapshot.parent_paused)]
+    if settle is None:
+        return [*head, None, None, None, snapshot.compensation]
+    error = None if settle.error is None else encode_output(settle.error)
+    return [*head, settle.at, encode_output(settle.output), error, settle.compensation]
 
 
 def _work_sections(change: Change) -> dict[str, Rows]:
@@ -268,17 +352,59 @@ def _work_sections(change: Change) -> dict[str, Rows]:
     rows["closed_waits"] = [[run_id, place] for place in change.closed_waits]
     rows["waits"] = [wait_row(run_id, wait) for wait in change.waits]
     rows["messages"] = [[run_id, message] for message in claims.messages]
+    rows["posts"] = [message_row(message) for message in change.posts]
+    rows["heard"] = [[run_id, *claim] for claim in claims.notices]
+    rows["notices"] = [notice_row(notice) for notice in change.notices]
     if change.hold:
         rows["held"] = [[run_id]]
     if change.release_at is not None:
         rows["released"] = [[run_id, change.release_at]]
     if change.close:
         rows["closed"] = [[run_id]]
-    over = change.close or change.settle is not None
-    if over or change.hold:
+    if change.close or change.settle or change.hold:
         rows["unready"] = [[run_id]]
-    if over:
+    if change.settle:
         rows["over"] = [[run_id]]
+    return rows
+
+
+def _is_whole(change: Change) -> bool:
+    return bool(
+        change.cancelled_items
+        or change.terminate_children
+        or change.tell_children is not None
+        or change.dropped
+        or change.shift is not None
+        or change.copy is not None
+    )
+
+
+def _whole_sections(change: Change) -> dict[str, Rows]:
+    """Orders on sets of rows that only the store knows."""
+    run_id = change.run_id
+    rows: dict[str, Rows] = {}
+    if change.cancelled_items:
+        rows["items"] = [[run_id, *parts_range(place)] for place in change.cancelled_items]
+    told: Rows = []
+    if change.terminate_children:
+        told.append([run_id, NoticeKind.TERMINATE, "{}"])
+    if change.tell_children is not None:
+        told.append([run_id, NoticeKind.PAUSE, change.tell_children])
+    rows["told"] = told
+    if change.dropped:
+        rows["dropped"] = [[run_id, place] for place in change.dropped]
+        rows["dropped_inner"] = [
+            [run_id, *inner, epoch_suffix(place)]
+            for place in change.dropped
+            for inner in (parts_range(place), inner_range(place))
+        ]
+    if change.shift is not None:
+        rows["shifted"] = [[run_id, change.shift.by_us, change.shift.version]]
+        rows["not_shifted"] = [[run_id, place] for place in change.shift.but]
+    if change.copy is not None:
+        source, but = change.copy
+        rows["copied"] = [[run_id, source]]
+        rows["not_copied"] = [[run_id, node] for node in but]
     return rows
 
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+PARAMS_MAX = 12
+"""Parameters that a statement may read as sets."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
@@ -17,7 +20,7 @@ class Dialect:
         now: the database's time in microseconds, inside a statement.
         each: rows of the JSON array in a parameter; `{}` is the parameter.
         pack, packed: around a column list, inside SELECT: all rows as one JSON array of arrays.
-        greatest: largest of several values.
+        least, greatest: of several values.
         for_update, skip_locked: row locks; empty where there is one writer.
     """
 
@@ -26,6 +29,7 @@ class Dialect:
     pack: str
     packed: str
     least: str
+    greatest: str
     for_update: str
     skip_locked: str
 
@@ -41,9 +45,10 @@ class Dialect:
             pack=self.pack,
             packed=self.packed,
             least=self.least,
+            greatest=self.greatest,
             for_update=self.for_update,
             skip_locked=self.skip_locked,
-            **{f"each_{n}": self.each.format(f"${n}") for n in range(1, 10)},
+            **{f"each_{n}": self.each.format(f"${n}") for n in range(1, PARAMS_MAX + 1)},
         )
 
 
@@ -55,6 +60,7 @@ SQLITE = Dialect(
     pack="json_group_array(json_array(",
     packed="))",
     least="min",
+    greatest="max",
     for_update="",
     skip_locked="",
 )

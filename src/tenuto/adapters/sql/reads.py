@@ -10,7 +10,10 @@ import orjson
 from tenuto.adapters.sql import statements as s
 from tenuto.adapters.sql.engine import Param, Row, SqlEngine, Steps
 from tenuto.adapters.sql.rows import (
+    epoch_suffix,
+    items_range,
     pack,
+    passes_range,
     read_definition,
     read_event,
     read_note,
@@ -23,10 +26,21 @@ from tenuto.adapters.sql.rows import (
     unpack,
 )
 from tenuto.model.errors import NotFound
-from tenuto.model.ids import Place, RunId, first_run_id
+from tenuto.model.ids import (
+    Place,
+    RunId,
+    first_run_id,
+    item_place,
+    parts_of,
+    place_of,
+)
 from tenuto.model.payload import PayloadKey, PayloadKind
+from tenuto.model.states import TaskState
 from tenuto.ports.reads import (
+    AliasRow,
     Awaited,
+    ItemView,
+    PassView,
     RunDetail,
     RunFilter,
     TaskFilter,
@@ -39,6 +53,8 @@ from tenuto.ports.store import DefinitionRow, EventRow, NoteRow, PayloadRow, Run
 
 _DRAWN_BEFORE_US = 60_000_000
 """A run's id is never drawn longer than this before the run is made."""
+_DIGITS_MAX = 18
+"""Of a version's number: more than any database counts to."""
 
 
 def _as_said(notes: list[NoteRow]) -> tuple[NoteRow, ...]:
@@ -56,6 +72,34 @@ def _as_said(notes: list[NoteRow]) -> tuple[NoteRow, ...]:
     return tuple(note for _, note in sorted(said, key=lambda each: each[0]))
 
 
+def _read_item(row: list[Any]) -> ItemView:
+    """A row of ITEMS."""
+    task, lease = read_task_with_lease(row[1:])
+    working = task.state is TaskState.PENDING and (lease or task.child) is not None
+    return ItemView(
+        index=row[0],
+        place=task.place,
+        state="running" if working else task.state,
+        attempt=task.attempt,
+        error=row[29],
+        output=bool(row[30]),
+        child=task.child,
+        worker=None if lease is None else lease.worker,
+    )
+
+
+def _read_pass(row: list[Any]) -> PassView:
+    """A row of PASSES_BY_PLACE."""
+    return PassView(
+        place=row[0],
+        passes=parts_of(row[0]).passes,
+        state=row[1],
+        attempt=row[2],
+        error=row[3],
+        output=bool(row[4]),
+    )
+
+
 class SqlReads:
     """`ports.reads.Reads` over any SqlEngine."""
 
@@ -69,8 +113,8 @@ class SqlReads:
             if name.isupper()
         }
 
-    async def get_run(self, run_id: RunId) -> RunDetail:
-        row = await self._one("RUN", run_id)
+    async def get_run(self, run_id: RunId, *, items: bool = True) -> RunDetail:
+        row = await self._one("RUN", run_id, int(items))
         runs, tasks, timers, waits, ready = map(unpack, row)
         if not runs:
             raise NotFound("run", run_id)
@@ -85,8 +129,13 @@ class SqlReads:
         )
 
     async def list_runs(self, wanted: RunFilter) -> Sequence[RunRow]:
+        linked = wanted.parent or wanted.source
+        if linked is None:
+            text = "TOP_RUNS" if wanted.top else "RUNS"
+        else:
+            text = "CHILD_RUNS" if wanted.parent else "REPLAYS"
         rows = await self._rows(
-            "RUNS",
+            text,
             wanted.namespace,
             wanted.workflow,
             pack(wanted.states) if wanted.states else None,
@@ -96,6 +145,7 @@ class SqlReads:
             wanted.since,
             wanted.until,
             None if wanted.since is None else first_run_id(wanted.since - _DRAWN_BEFORE_US),
+            linked,
         )
         return tuple(read_run(r) for r in sorted(rows, key=lambda r: str(r[0]), reverse=True))
 
@@ -143,6 +193,14 @@ class SqlReads:
             place, kind, seq, _ = rows[-1]
         return tuple(found)
 
+    async def payload_rows(self, run_id: RunId, keys: Sequence[PayloadKey]) -> Sequence[PayloadRow]:
+        rows = await self._rows("PAYLOAD_ROWS", pack([(run_id, k.place, k.kind) for k in keys]))
+        return tuple(read_payload(r) for r in sorted(rows))
+
+    async def find_children(self, run_id: RunId, places: Sequence[Place]) -> Mapping[Place, RunId]:
+        rows = await self._rows("LAST_CHILDREN", pack([(run_id, place) for place in places]))
+        return {Place(r[0]): RunId(r[1]) for r in rows if r[1] is not None}
+
     async def get_definition(self, content_hash: str) -> DefinitionRow:
         row = await self._find("DEFINITION_BY_HASH", content_hash)
         if row is None:
@@ -159,6 +217,23 @@ class SqlReads:
             raise NotFound("version", f"{name} {version}")
         return read_definition(row)
 
+    async def find_version(
+        self, namespace: str, name: str, reference: str | None = None
+    ) -> DefinitionRow | None:
+        if reference is None:
+            return await self.find_definition(namespace, name)
+        if reference.isascii() and reference.isdigit():
+            if len(reference) > _DIGITS_MAX:
+                return None
+            row = await self._find("VERSION", namespace, name, int(reference))
+        else:
+            row = await self._find("ALIASED_VERSION", namespace, name, reference)
+        return None if row is None else read_definition(row)
+
+    async def list_aliases(self, namespace: str, name: str) -> Sequence[AliasRow]:
+        rows = await self._rows("ALIASES", namespace, name)
+        return tuple(AliasRow(alias=r[0], version=r[1]) for r in sorted(rows))
+
     async def list_workflows(
         self, namespace: str, *, after: str = "", limit: int = 50
     ) -> Sequence[WorkflowRow]:
@@ -172,10 +247,56 @@ class SqlReads:
         self, namespace: str, name: str, *, before: int | None = None, limit: int = 50
     ) -> Sequence[VersionRow]:
         rows = await self._rows("VERSIONS", namespace, name, before, limit)
+        aliases: dict[int, list[str]] = {}
+        for row in await self.list_aliases(namespace, name) if rows else ():
+            aliases.setdefault(row.version, []).append(row.alias)
         return tuple(
-            VersionRow(name=r[0], version=r[1], hash=r[2], created_at=r[3])
+            VersionRow(
+                name=r[0],
+                version=r[1],
+                hash=r[2],
+                created_at=r[3],
+                aliases=tuple(aliases.get(r[1], ())),
+            )
             for r in sorted(rows, key=lambda r: int(r[1]), reverse=True)
         )
+
+    async def list_items(
+        self,
+        run_id: RunId,
+        place: Place,
+        *,
+        after: int = -1,
+        limit: int = 100,
+        states: Sequence[str] = (),
+    ) -> Sequence[ItemView]:
+        if states:
+            where = (*items_range(place), epoch_suffix(place))
+            rows = await self._rows(
+                "ITEMS_IN_STATES", run_id, *where, pack(list(states)), after, limit
+            )
+        else:
+            # Items begin in order, so a page is found by its places.
+            page = range(after + 1, after + 1 + limit)
+            rows = await self._rows(
+                "ITEMS", pack([(run_id, item_place(place, index), index) for index in page])
+            )
+        return tuple(_read_item(r) for r in sorted(rows, key=lambda r: int(r[0])))
+
+    async def list_passes(
+        self, run_id: RunId, node: str, *, after: tuple[int, ...] = (), limit: int = 100
+    ) -> Sequence[PassView]:
+        rows = await self._rows("PASSES", run_id, *passes_range(f"{node}."))
+        # The same pass done again in a later epoch (R3) stands for both.
+        newest: dict[tuple[int, ...], int] = {}
+        for parts in (parts_of(Place(place)) for (place,) in rows):
+            newest[parts.passes] = max(parts.epoch, newest.get(parts.passes, 1))
+        page = [
+            place_of(node, passes, newest[passes]) for passes in sorted(newest) if passes > after
+        ][:limit]
+        rows = await self._rows("PASSES_BY_PLACE", pack([(run_id, place) for place in page]))
+        found = {r[0]: r for r in rows}
+        return tuple(_read_pass(found[place]) for place in page)
 
     async def list_tasks(self, wanted: TaskFilter) -> Sequence[TaskRow]:
         states = {*wanted.states}
@@ -201,7 +322,7 @@ class SqlReads:
         for r in rows:
             task, lease = read_task_with_lease(r)
             found.append(
-                TaskRow(run_id=RunId(r[0]), workflow=r[23], task=task, lease=lease, error=r[24])
+                TaskRow(run_id=RunId(r[0]), workflow=r[28], task=task, lease=lease, error=r[29])
             )
         return tuple(found)
 
@@ -231,8 +352,8 @@ class SqlReads:
         rows = await self._rows("AWAITED", namespace, event)
         return tuple(Awaited(event=r[0], key=r[1], waits=r[2]) for r in sorted(rows))
 
-    async def count_runs(self, namespace: str) -> Mapping[str, int]:
-        return {r[0]: r[1] for r in sorted(await self._rows("COUNTS", namespace))}
+    async def count_runs(self, namespace: str, *, top: bool = False) -> Mapping[str, int]:
+        return {r[0]: r[1] for r in sorted(await self._rows("COUNTS", namespace, int(top)))}
 
     async def _find(self, name: str, *params: Param) -> Row | None:
         def job() -> Steps[Row | None]:

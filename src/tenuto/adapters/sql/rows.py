@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from tenuto.adapters.sql.engine import Param
-from tenuto.machine.codec import decode_snapshot, encode_snapshot
+from tenuto.machine.columns import decode_snapshot, encode_snapshot
 from tenuto.machine.events import Deadline, TimerKind
 from tenuto.machine.snapshot import OpenedWait, Snapshot, Task, Timer
 from tenuto.model.errors import InvariantViolated
@@ -24,7 +24,10 @@ from tenuto.ports.store import (
     DueTask,
     EventRow,
     LeaseRow,
+    NewMessage,
     NoteRow,
+    NoticeKind,
+    NoticeRow,
     PayloadRow,
     RunRow,
 )
@@ -47,7 +50,25 @@ def unpack(text: str | None) -> list[list[Any]]:
 
 
 def task_row(run_id: RunId, task: Task) -> list[Param]:
-    """The 17 decided columns, run id first."""
+    """The 22 decided columns, run id first."""
+    return [
+        *_plain_columns(run_id, task),
+        task.child,
+        task.spent,
+        pack(task.rules) if task.rules else "",
+        int(task.late),
+        task.ending,
+    ]
+
+
+def plain_task_row(run_id: RunId, task: Task) -> list[Param] | None:
+    """The first 17 of them; None if the others say something."""
+    if task.child is not None or task.spent or task.rules or task.late or task.ending:
+        return None
+    return _plain_columns(run_id, task)
+
+
+def _plain_columns(run_id: RunId, task: Task) -> list[Param]:
     return [
         run_id,
         task.place,
@@ -70,7 +91,7 @@ def task_row(run_id: RunId, task: Task) -> list[Param]:
 
 
 def read_task(row: Values) -> Task:
-    """The 17 decided columns, run id first."""
+    """The 22 decided columns, run id first."""
     return Task(
         place=row[1],
         node=row[2],
@@ -88,6 +109,11 @@ def read_task(row: Values) -> Task:
         queue_until=row[14],
         held=bool(row[15]),
         ended_lease=row[16],
+        child=row[17],
+        spent=row[18],
+        rules=tuple(orjson.loads(row[19])) if row[19] else (),
+        late=bool(row[20]),
+        ending=row[21],
     )
 
 
@@ -139,7 +165,7 @@ def read_lease(row: Values) -> LeaseRow | None:
 
 def read_task_with_lease(row: Values) -> tuple[Task, LeaseRow | None]:
     """Decided columns, then lease columns."""
-    return read_task(row), read_lease(row[17:23])
+    return read_task(row), read_lease(row[22:28])
 
 
 def state_row(snapshot: Snapshot) -> list[Param]:
@@ -158,7 +184,7 @@ def state_row(snapshot: Snapshot) -> list[Param]:
 
 
 def read_run(row: Values) -> RunRow:
-    """The columns of `runs` in table order, then the quarantine."""
+    """`run_columns`."""
     return RunRow(
         run_id=row[0],
         namespace=row[1],
@@ -172,13 +198,16 @@ def read_run(row: Values) -> RunRow:
         ended_at=row[9],
         output=row[10],
         error=row[11],
-        quarantine=row[12],
+        parent=None if row[12] is None else (RunId(row[12]), Place(row[13])),
+        source=row[14],
+        compensation=row[15],
+        quarantine=row[16],
     )
 
 
 def read_run_with_snapshot(row: Values) -> tuple[RunRow, Snapshot]:
-    """What `read_run` takes, then `seq` to `rest` of `run_states`."""
-    return read_run(row), decode_snapshot(RunId(row[0]), *row[13:20])
+    """`run_columns`, then `state_columns`."""
+    return read_run(row), decode_snapshot(RunId(row[0]), *row[17:24])
 
 
 def timer_row(run_id: RunId, timer: Timer) -> list[Param]:
@@ -203,6 +232,65 @@ def wait_row(run_id: RunId, wait: OpenedWait) -> list[Param]:
 def read_wait(row: Values) -> OpenedWait:
     """Run id first."""
     return OpenedWait(Place(row[1]), row[2], row[3], row[4], row[5])
+
+
+def notice_row(notice: NoticeRow) -> list[Param]:
+    """All columns but the time."""
+    return [notice.run_id, notice.kind, notice.place, notice.sender, notice.data]
+
+
+def read_notice(row: Values) -> NoticeRow:
+    """All columns but the time."""
+    return NoticeRow(
+        run_id=row[0],
+        kind=NoticeKind(row[1]),
+        place=row[2],
+        sender=row[3],
+        data=row[4],
+    )
+
+
+def message_row(message: NewMessage) -> list[Param]:
+    """The columns that the sender knows. Raises InvariantViolated for an address that no database takes."""
+    if "\0" in message.event or "\0" in message.key:
+        raise InvariantViolated(f"message {message.id} has NUL in its address")
+    return [
+        message.id,
+        message.namespace,
+        message.event,
+        message.key,
+        message.payload,
+        message.event_id,
+        message.keep_us,
+    ]
+
+
+def items_range(place: Place) -> tuple[str, str]:
+    """Where the items of the foreach at `place` are, of every epoch: first place, end."""
+    bare = place.partition("~")[0]
+    return f"{bare}[0", f"{bare}[:"
+
+
+def parts_range(place: Place) -> tuple[str, str]:
+    """The same for items and pages."""
+    bare = place.partition("~")[0]
+    return f"{bare}[", f"{bare}\\"
+
+
+def inner_range(place: Place) -> tuple[str, str]:
+    """Where the passes of inner loops are, of every epoch, by the place of an outer one's."""
+    bare = place.partition("~")[0]
+    return f"{bare}.", f"{bare}/"
+
+
+def passes_range(prefix: str) -> tuple[str, str]:
+    """Where the passes of a node are, by the prefix of their places."""
+    return prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+def epoch_suffix(place: Place) -> str:
+    """How places of the same epoch end: nothing in the first."""
+    return "".join(place.partition("~")[1:])
 
 
 def event_row(run_id: RunId, event: EventRow) -> list[Param]:

@@ -9,31 +9,32 @@ lock and may wait milliseconds to have it back.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tenuto.adapters.sql import statements as s
 from tenuto.adapters.sql.commit import Commit
 from tenuto.adapters.sql.engine import SqlEngine, Step, Steps
+from tenuto.adapters.sql.loading import load_params, read_loaded
 from tenuto.adapters.sql.rows import (
+    Values,
     lease_row,
+    message_row,
     new_lease,
     note_row,
     pack,
     read_abandoned_task,
     read_definition,
     read_due_task,
-    read_run_with_snapshot,
+    read_notice,
     read_task,
-    read_task_with_lease,
     read_timer,
     read_wait,
     unpack,
 )
-from tenuto.machine.events import TimerKind
-from tenuto.model.errors import InvalidInput
-from tenuto.model.expressions import Message
-from tenuto.model.ids import MessageId, RunId, WorkerId
-from tenuto.model.payload import PayloadKey, PayloadKind, Text
+from tenuto.machine.snapshot import OpenedWait
+from tenuto.model.errors import Conflict, InvalidInput, NotFound, TenutoError
+from tenuto.model.ids import MessageId, Place, RunId, WorkerId
 from tenuto.ports.gateway import Beat, Load, Note, Verdict, WorkerInfo
 from tenuto.ports.store import (
     Change,
@@ -51,6 +52,8 @@ from tenuto.ports.store import (
     Pulse,
 )
 
+PAIRS_PER_MESSAGE = 20
+"""Of messages and waits that `due` answers at most, for each message that it may."""
 QUEUES_MAX = 100
 """Of one grant's statement; a worker that serves more has several. SQLite takes 500 parts in a compound SELECT."""
 
@@ -73,6 +76,7 @@ class SqlStore:
                 s.load,
                 s.notes,
                 s.registry,
+                s.wholes,
             )
             for name, text in vars(module).items()
             if name.isupper() and name not in {"BRANCH", "CANDIDATES"}
@@ -82,48 +86,22 @@ class SqlStore:
     # -- readings that writes depend on
 
     async def load(self, request: LoadRequest) -> Loaded:
-        step: Step = (
-            self._text["LOAD"],
-            (
-                pack([[run] for run in request.runs]),
-                pack(request.tasks),
-                pack(request.timers),
-                pack(request.waits),
-                pack([(run, key.place, key.kind) for run, key in request.payloads]),
-                pack(request.mailbox),
-            ),
-        )
+        step: Step = (self._text["LOAD"], load_params(request))
 
         def job() -> Steps[Loaded]:
             row = yield (step,)
             assert row is not None
-            now, runs, tasks, timers, waits, payloads, mailbox = row
-            return Loaded(
-                now=now,
-                runs={r[0]: read_run_with_snapshot(r) for r in unpack(runs)},
-                tasks={(r[0], r[1]): read_task_with_lease(r) for r in unpack(tasks)},
-                timers={(r[0], r[1], TimerKind(r[2])): read_timer(r) for r in unpack(timers)},
-                waits={(r[0], r[1]): read_wait(r) for r in unpack(waits)},
-                payloads={
-                    (r[0], PayloadKey(r[1], PayloadKind(r[2]))): r[3]
-                    for r in unpack(payloads)
-                    if r[3] is not None
-                },
-                mailbox={
-                    (r[0], r[1], r[2]): Message(MessageId(r[3]), Text(len(r[4].encode()), r[4]))
-                    for r in unpack(mailbox)
-                },
-            )
+            return read_loaded(request, row)
 
         return await self._engine.read(job)
 
     async def due(self, *, limit: int, runs: tuple[RunId, ...] | None) -> Due:
-        step: Step = (self._text["DUE"], (_focus(runs), limit))
+        step: Step = (self._text["DUE"], (_focus(runs), limit, PAIRS_PER_MESSAGE * limit))
 
         def job() -> Steps[Due]:
             row = yield (step,)
             assert row is not None
-            now, tasks, timers, messages, waits = row
+            now, tasks, timers, messages, waits, notices, unmatched = row
             return Due(
                 now=now,
                 tasks=tuple(
@@ -132,9 +110,25 @@ class SqlStore:
                 timers=tuple(
                     (r[0], read_timer(r))
                     for r in sorted(unpack(timers), key=lambda r: (r[3], r[0]))
+                )[:limit],
+                matches=_pair(unpack(messages), unpack(waits), PAIRS_PER_MESSAGE * limit),
+                # Of one commit a START comes first: the others are for a run that exists.
+                notices=tuple(
+                    read_notice(r)
+                    for r in sorted(unpack(notices), key=lambda r: (r[5], r[1] != "start"))
                 ),
-                matches=_pair(unpack(messages), unpack(waits)),
+                unmatched=tuple(MessageId(r[0]) for r in unpack(unmatched)),
             )
+
+        return await self._engine.read(job)
+
+    async def started(self, run_id: RunId) -> Sequence[Place]:
+        step: Step = (self._text["STARTED"], (run_id,))
+
+        def job() -> Steps[Sequence[Place]]:
+            row = yield (step,)
+            assert row is not None
+            return tuple(sorted(Place(r[0]) for r in unpack(row[0])))
 
         return await self._engine.read(job)
 
@@ -188,7 +182,7 @@ class SqlStore:
                 found += unpack(row[1])
             if not found:
                 return ()
-            found.sort(key=lambda r: (-r[5], r[18], r[0], r[1]))
+            found.sort(key=lambda r: (-r[5], r[23], r[0], r[1]))
             granted = []
             leases: list[list[object]] = []
             for r, lease_id in zip(found, request.lease_ids, strict=False):
@@ -196,7 +190,7 @@ class SqlStore:
                 lease = new_lease(
                     task, lease_id, request.worker, now=now, lease_us=request.lease_us
                 )
-                granted.append(Granted(run_id=r[0], task=task, lease=lease, input=r[17]))
+                granted.append(Granted(run_id=r[0], task=task, lease=lease, input=r[22]))
                 leases.append([r[0], r[1], *lease_row(lease)])
             packed = pack(leases)
             yield ((self._text["LEASE_TASKS"], (packed,)), (self._text["DELETE_READY"], (packed,)))
@@ -225,7 +219,7 @@ class SqlStore:
 
         return await self._engine.write(job, durable=False)
 
-    async def release(self, worker: WorkerId, leases: Sequence[Beat]) -> int:
+    async def release(self, worker: WorkerId, leases: Sequence[Beat], *, begun: bool = True) -> int:
         if not leases:
             return 0
         packed = pack([(b.run_id, b.place, b.lease_id) for b in leases])
@@ -237,7 +231,7 @@ class SqlStore:
             if standing:
                 offers = pack([r[:2] for r in standing if r[2]])
                 yield (
-                    (self._text["CLEAR_LEASES"], (packed, worker)),
+                    (self._text["CLEAR_LEASES"], (packed, worker, int(begun))),
                     (self._text["OFFER_TASKS"], (offers,)),
                 )
             return len(standing)
@@ -269,18 +263,7 @@ class SqlStore:
         for name, text in (("event", message.event), ("key", message.key)):
             if "\0" in text or not _is_text(text):
                 raise InvalidInput("cannot be stored: it has NUL or half a character", path=name)
-        step: Step = (
-            self._text["INSERT_MESSAGE"],
-            (
-                message.id,
-                message.namespace,
-                message.event,
-                message.key,
-                message.payload,
-                message.event_id,
-                message.keep_us,
-            ),
-        )
+        step: Step = (self._text["INSERT_MESSAGE"], tuple(message_row(message)))
 
         def job() -> Steps[bool]:
             stored = yield ((self._text["DELETE_OLD_MESSAGES"], ()), step)
@@ -288,15 +271,74 @@ class SqlStore:
 
         return await self._engine.write(job)
 
+    async def unhint(
+        self, messages: Sequence[MessageId], refused: Sequence[tuple[MessageId, RunId, Place, int]]
+    ) -> None:
+        if not messages:
+            return
+        params = (pack([[message] for message in messages]), pack(refused))
+
+        def job() -> Steps[None]:
+            yield ((self._text["UNHINT_MESSAGES"], params),)
+
+        # A mark that a power cut brings back is only looked at once more.
+        await self._engine.write(job, durable=False)
+
     async def put_definition(self, row: DefinitionRow) -> DefinitionRow:
+        name = (row.namespace, row.name)
+
         def job() -> Steps[DefinitionRow]:
-            newest = yield ((self._text["NEWEST_DEFINITION"], (row.namespace, row.name)),)
+            newest = yield ((self._text["NEWEST_DEFINITION"], name),)
             if newest is not None and newest[3] == row.hash:
                 return read_definition(newest)
-            version = 1 if newest is None else newest[2] + 1
-            stored = (row.namespace, row.name, version, row.hash, row.source, row.graph)
-            yield ((self._text["INSERT_DEFINITION"], (*stored, row.created_at)),)
-            return read_definition((*stored, row.created_at))
+            dropped = yield ((self._text["DROPPED_VERSION"], name),)
+            assert dropped is not None
+            version = 1 + max(newest[2] if newest else 0, dropped[0] or 0)
+            stored = (*name, version, row.hash, row.source, row.graph, row.created_at)
+            yield ((self._text["INSERT_DEFINITION"], stored),)
+            return replace(read_definition(stored), created=True)
+
+        return await self._engine.write(job)
+
+    async def drop_version(self, namespace: str, name: str, version: int) -> None:
+        key = (namespace, name, version)
+
+        def job() -> Steps[TenutoError | None]:
+            row = yield ((self._text["VERSION"], key),)
+            if row is None:
+                return NotFound("version", f"{name} {version}")
+            users = yield ((self._text["VERSION_USERS"], (*key, row[3])),)
+            assert users is not None
+            user = _user_of_version(users, name)
+            if user:
+                return Conflict(f"version {version} of {name!r} cannot be deleted: {user}")
+            yield ((self._text["KEEP_DROPPED"], key), (self._text["DROP_VERSION"], key))
+            return None
+
+        refusal = await self._engine.write(job)
+        if refusal is not None:
+            raise refusal
+
+    async def put_alias(self, namespace: str, name: str, alias: str, version: int) -> int | None:
+        key = (namespace, name, alias)
+
+        def job() -> Steps[tuple[bool, int | None]]:
+            row = yield ((self._text["VERSION"], (namespace, name, version)),)
+            if row is None:
+                return False, None
+            before = yield ((self._text["ALIAS"], key),)
+            yield ((self._text["PUT_ALIAS"], (*key, version)),)
+            return True, None if before is None else before[0]
+
+        found, before = await self._engine.write(job)
+        if not found:
+            raise NotFound("version", f"{name} {version}")
+        return before
+
+    async def drop_alias(self, namespace: str, name: str, alias: str) -> bool:
+        def job() -> Steps[bool]:
+            row = yield ((self._text["DROP_ALIAS"], (namespace, name, alias)),)
+            return row is not None
 
         return await self._engine.write(job)
 
@@ -339,24 +381,23 @@ class SqlStore:
         return text
 
 
-def _pair(messages: list[list[Any]], waits: list[list[Any]]) -> tuple[Match, ...]:
-    """The oldest message of an address to its oldest wait (then run id, place), and so on, as far as both go."""
-    by_address: dict[tuple[str, str, str], list[list[Any]]] = {}
-    for wait in sorted(waits, key=lambda r: (r[5], r[0], r[1]), reverse=True):
-        by_address.setdefault((wait[6], wait[2], wait[3]), []).append(wait)
-    matches = []
-    for message in sorted(messages, key=lambda r: (r[5], r[3])):
-        waiting = by_address.get((message[0], message[1], message[2]))
-        if waiting:
-            wait = waiting.pop()
-            matches.append(
-                Match(
-                    run_id=wait[0],
-                    wait=read_wait(wait),
-                    message_id=message[3],
-                    payload=message[4],
-                )
-            )
+def _pair(messages: list[list[Any]], waits: list[list[Any]], pairs_max: int) -> tuple[Match, ...]:
+    """Each message, oldest first, with every wait for its address, oldest first (then run id, place).
+
+    Messages are left out once there are so many pairs, but none is cut short: the wait that takes it may be the last.
+    """
+    by_address: dict[tuple[str, str, str], list[tuple[RunId, OpenedWait]]] = {}
+    for r in sorted(waits, key=lambda r: (r[5], r[0], r[1])):
+        by_address.setdefault((r[6], r[2], r[3]), []).append((RunId(r[0]), read_wait(r)))
+    matches: list[Match] = []
+    for namespace, event, key, message, payload, _ in sorted(messages, key=lambda r: (r[5], r[3])):
+        waiting = by_address.get((namespace, event, key), ())
+        if matches and len(matches) + len(waiting) > pairs_max:
+            break
+        matches += (
+            Match(run_id=run_id, wait=wait, message_id=MessageId(message), payload=payload)
+            for run_id, wait in waiting
+        )
     return tuple(matches)
 
 
@@ -370,3 +411,19 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _user_of_version(users: Values, name: str) -> str:
+    """Who still needs a version, of VERSION_USERS, and the cure; empty for nobody."""
+    runs, oldest, newest, aliases, alias, child = users
+    if runs:
+        named = f"run {oldest}" if runs == 1 else f"{runs:,} runs of it, {oldest} to {newest},"
+        verb = "is" if runs == 1 else "are"
+        return f"{named} {verb} not over; wait for the end, or cancel: tenuto run cancel ID"
+    if aliases:
+        more = f" (and {aliases - 1} more)" if aliases > 1 else ""
+        return (
+            f"the alias {alias!r}{more} means it; let it mean another one, or drop it: "
+            f"tenuto workflow alias {name} {alias} --drop"
+        )
+    return "" if child is None else f"run {child} of it is about to start; try again in a moment"

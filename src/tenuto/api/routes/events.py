@@ -8,8 +8,10 @@ from fastapi import FastAPI, Request, Response
 
 from tenuto.api.bodies import JSON, read_body
 from tenuto.api.models import AwaitedPage, EventBody, Stored
+from tenuto.api.nested import Heard, HeartbeatBody
 from tenuto.api.parameters import EventQuery
 from tenuto.api.service import UNSAFE, Service, body_of, encode, responses
+from tenuto.dsl.given import read_keep
 from tenuto.dsl.storable import check_word
 from tenuto.runtime.results import canonical
 
@@ -30,7 +32,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
         openapi_extra=body_of(EventBody),
     )
     async def send_event(request: Request) -> Response:
-        """The oldest wait for (event, key) takes it, now or when it opens within seven days."""
+        """The oldest wait for (event, key) takes it, now or when it opens within `keep`, by default seven days."""
         body = await read_body(request, EventBody)
         for word, what in (
             (body.event, "event"),
@@ -43,8 +45,24 @@ def add_routes(app: FastAPI, service: Service) -> None:
             body.key,
             canonical(body.payload, name="payload"),
             event_id=body.event_id,
+            keep_us=read_keep(body.keep),
         )
         return Response(encode({"stored": stored}), status_code=202, media_type=JSON)
+
+    @app.post(
+        "/v1/events/heartbeat",
+        tags=TAGS,
+        summary="Show a sign of life",
+        responses=responses(Heard, *UNSAFE),
+        openapi_extra=body_of(HeartbeatBody),
+    )
+    async def heartbeat(request: Request) -> Response:
+        """Waits for (event, key) that have a `heartbeat_timeout` count from now again. Nobody waits: no effect."""
+        body = await read_body(request, HeartbeatBody)
+        check_word(body.event, "event")
+        check_word(body.key, "key")
+        waits = await service.backend.commands.heartbeat(body.event, body.key)
+        return Response(encode({"waits": waits}), media_type=JSON)
 
     @app.get(
         "/v1/events/awaited",

@@ -9,12 +9,9 @@ from fastapi import FastAPI, Header, Request, Response
 
 from tenuto.api.bodies import read_body
 from tenuto.api.models import (
-    CancelBody,
     EventPage,
     Export,
     NotePage,
-    NothingBody,
-    Run,
     RunCounts,
     RunNode,
     RunPage,
@@ -25,12 +22,14 @@ from tenuto.api.models import (
 )
 from tenuto.api.parameters import (
     After,
+    Children,
     Cursor,
     HistoryLimit,
     KeyQuery,
     Limit,
     NodePath,
     NodeQuery,
+    ParentQuery,
     RunPath,
     RunStates,
     Since,
@@ -40,15 +39,15 @@ from tenuto.api.parameters import (
     instant,
 )
 from tenuto.api.problems import Problem
+from tenuto.api.routes import commands, nested
 from tenuto.api.routes.workflows import SVG, picture
 from tenuto.api.service import UNSAFE, Service, body_of, responses
 from tenuto.api.starting import Starter
 from tenuto.api.streams import ChangesStream, EventStream, RunStream
 from tenuto.dsl.storable import check_word
-from tenuto.model.ids import RunId
 from tenuto.views.answers import LIMIT, LIMIT_MAX, Answers
 from tenuto.views.documents import Document
-from tenuto.views.picture import graph_svg
+from tenuto.views.picture import run_svg
 
 TAGS: list[str | Enum] = ["runs"]
 _STREAM = {"text/event-stream": {"schema": {"type": "string"}}}
@@ -58,7 +57,8 @@ def add_routes(app: FastAPI, service: Service) -> None:
     """Add the routes; fixed paths before those with a run in them."""
     _add_lists(app, service)
     _add_streams(app, service)
-    _add_commands(app, service)
+    commands.add_routes(app, service)
+    nested.add_routes(app, service)
     _add_waiting(app, service)
     _add_details(app, service)
     _add_whole(app, service)
@@ -113,17 +113,20 @@ def _add_lists(app: FastAPI, service: Service) -> None:
         """Of each state."""
         return await service.answer(lambda answers: answers.count_runs())
 
-    @app.get("/v1/runs", tags=TAGS, summary="List runs", responses=responses(RunPage))
-    async def list_runs(
+    @app.get("/v1/runs", tags=TAGS, summary="List runs", responses=responses(RunPage, "not_found"))
+    async def list_runs(  # noqa: PLR0913 - a filter each, by keyword
+        *,
         workflow: WorkflowQuery = None,
         state: RunStates = [],  # noqa: B006 - read only
         key: KeyQuery = None,
         since: Since = None,
         until: Until = None,
+        parent: ParentQuery = None,
+        children: Children = False,
         limit: Limit = LIMIT,
         cursor: Cursor = None,
     ) -> Response:
-        """Newest first. All conditions hold together."""
+        """Newest first, without those that another run called. All conditions hold together."""
         earliest, latest = instant(since, "since"), instant(until, "until")
         return await service.answer(
             lambda answers: answers.list_runs(
@@ -132,6 +135,8 @@ def _add_lists(app: FastAPI, service: Service) -> None:
                 key=key,
                 since=earliest,
                 until=latest,
+                parent=parent,
+                children=children,
                 limit=limit,
                 cursor=cursor,
             )
@@ -185,57 +190,6 @@ def _number(text: str | None) -> int:
             "invalid_input", "Last-Event-ID: is no number of an event", path="Last-Event-ID"
         )
     return int(text)
-
-
-def _add_commands(app: FastAPI, service: Service) -> None:
-    commands = service.backend.commands
-    codes = (*UNSAFE, "not_found", "conflict")
-
-    async def answer(run_id: RunId) -> Response:
-        return await service.answer(lambda answers: answers.get_run_row(run_id))
-
-    @app.post(
-        "/v1/runs/{run_id}/cancel",
-        tags=TAGS,
-        summary="Cancel a run",
-        responses=responses(Run, *codes),
-        openapi_extra=body_of(CancelBody, required=False),
-    )
-    async def cancel_run(request: Request, run_id: RunPath) -> Response:
-        """Nothing more is handed out; attempts under way are told. A conflict if it is final already."""
-        body = await read_body(request, CancelBody, may_be_empty=True)
-        check_word(body.reason, "reason", limit=2_000)
-        found = await service.find_run(run_id)
-        await commands.cancel(found, body.reason)
-        return await answer(found)
-
-    @app.post(
-        "/v1/runs/{run_id}/pause",
-        tags=TAGS,
-        summary="Pause a run",
-        responses=responses(Run, *codes),
-        openapi_extra=body_of(NothingBody, required=False),
-    )
-    async def pause_run(request: Request, run_id: RunPath) -> Response:
-        """Attempts under way end; nothing more is handed out. A conflict if it is final or paused."""
-        await read_body(request, NothingBody, may_be_empty=True)
-        found = await service.find_run(run_id)
-        await commands.pause(found)
-        return await answer(found)
-
-    @app.post(
-        "/v1/runs/{run_id}/resume",
-        tags=TAGS,
-        summary="Resume a run",
-        responses=responses(Run, *codes),
-        openapi_extra=body_of(NothingBody, required=False),
-    )
-    async def resume_run(request: Request, run_id: RunPath) -> Response:
-        """Ends a pause, and tries again what is quarantined. A conflict if it is neither."""
-        await read_body(request, NothingBody, may_be_empty=True)
-        found = await service.find_run(run_id)
-        await commands.resume(found)
-        return await answer(found)
 
 
 def _add_waiting(app: FastAPI, service: Service) -> None:
@@ -340,7 +294,6 @@ def _add_whole(app: FastAPI, service: Service) -> None:
         """Nodes carry `data-node` and `data-state`."""
 
         async def drawn(answers: Answers) -> str:
-            graph, states = await answers.run_graph(run_id)
-            return graph_svg(graph, states=states)
+            return run_svg(*await answers.run_graph(run_id))
 
         return picture(await service.backend.read(drawn))

@@ -1,31 +1,39 @@
-"""Nodes of a workflow under construction, and the edges that `>>` draws between them. Knows no types of node."""
+"""Nodes of a graph under construction, and the edges that `>>` draws between them. Knows no types of node."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import overload
+from typing import Literal, overload
 
-from tenuto.sdk.builder.origins import Origin, here, mistake
-from tenuto.sdk.builder.references import Json, Ref, cel
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """An edge as the definition has it, and where it was drawn."""
-
-    tree: Json
-    origin: Origin | None
+from tenuto.sdk.builder.keys import condition
+from tenuto.sdk.builder.origins import MadeMap, MadeText, Origin, here, mistake
+from tenuto.sdk.builder.references import Json, Ref
+from tenuto.sdk.builder.steps import Step, part_of
 
 
 @dataclass(slots=True, eq=False)
 class Sketch:
-    """What stands in the workflow so far."""
+    """What stands in the graph so far.
+
+    Attributes:
+        open: ends that were named, and lead nowhere yet.
+        used: where it was put into a node, which has it as it was then.
+    """
 
     nodes: dict[str, Node] = field(default_factory=dict)
-    edges: list[Drawn] = field(default_factory=list)
+    edges: list[Json] = field(default_factory=list)
     open: list[Port] = field(default_factory=list)
-    """Ends that were named, and lead nowhere yet."""
+    used: Origin | None = None
+
+    def change(self) -> None:
+        """Something is about to be added. Raises InvalidDefinition if nobody would see it."""
+        if self.used is not None:
+            raise mistake(
+                "bad_value",
+                f"this graph is in use since {self.used.file}:{self.used.line}, and changes no more",
+                "finish it before you give it to `do`",
+            )
 
     def close(self, port: Port) -> None:
         """The end is led on."""
@@ -43,25 +51,35 @@ class Sketch:
 
     def read(self, edges: Sequence[Json]) -> None:
         """Take over edges that a definition has."""
-        self.edges += [Drawn(edge, None) for edge in edges]
+        self.edges += [_placed(edge, None) for edge in edges]
 
-    def draw(self, source: Port, target: Node, at: Origin, loop_max: int | None = None) -> None:
+    def draw(
+        self, source: Port, target: Node, at: Origin, loop: dict[str, Json] | None = None
+    ) -> None:
         """Draw one edge."""
+        self.change()
         for node in (source.node, target):
             if node.sketch is not self:
                 raise mistake(
                     "unknown_node",
                     f"`{node.id}` is a node of another workflow",
-                    "an edge joins two nodes of one workflow; a `call` of another one is a task's job",
+                    "an edge joins two nodes of one graph; another workflow is called by `wf.call(…)`",
                     text=node.id,
                     at=at,
                 )
         tree: dict[str, Json] = {"from": source.node.id, "to": target.id}
         tree |= source.conditions
-        if loop_max is not None:
-            tree["loop"] = {"max": loop_max}
+        if loop is not None:
+            tree["loop"] = loop
         arrow = f"{source.node.id} -> {target.id}"
-        self.edges.append(Drawn(arrow if len(tree) == 2 else tree, at))
+        self.edges.append(_placed(arrow if len(tree) == 2 else tree, at))
+
+
+def _placed(edge: Json, origin: Origin | None) -> Json:
+    """An edge as the definition has it, with where it was drawn."""
+    if isinstance(edge, str):
+        return MadeText.of(edge, origin)
+    return MadeMap(edge, origin) if isinstance(edge, dict) else edge
 
 
 class Port:
@@ -82,19 +100,20 @@ class Port:
 
     def when(self, condition: str | Ref) -> Port:
         """The same end, followed only if a CEL expression is true."""
-        return self._with("when", _condition(condition))
+        return self._with("when", _holds(condition))
 
     @property
     def otherwise(self) -> Port:
         """The same end, followed if no other edge of its kind is (`else: true`)."""
         return self._with("else", value=True)
 
-    def loop(self, *, back_to: Node, max: int) -> None:
-        """Go back to a node, for at most `max` passes, the first included."""
+    def loop(self, *, back_to: Node, max: int, keep: int | None = None) -> None:
+        """Go back to a node, for at most `max` passes, the first included; outputs of the last `keep` are kept."""
         at = here()
         [target] = _nodes_of(back_to, at)
         self.node.sketch.close(self)
-        self.node.sketch.draw(self, target, at, max)
+        loop: dict[str, Json] = {"max": max} if keep is None else {"max": max, "keep": keep}
+        self.node.sketch.draw(self, target, at, loop)
 
     def _with(self, key: str, value: Json) -> Port:
         if "when" in self.conditions or "else" in self.conditions:
@@ -165,6 +184,26 @@ class Node:
         return Ref(f"nodes.{self.id}.iteration")
 
     @property
+    def iterations(self) -> Ref:
+        """A list of its passes, to be read from outside of the loop: `{iteration, output, error}`."""
+        return Ref(f"nodes.{self.id}.iterations")
+
+    @property
+    def failures(self) -> Ref:
+        """Of a foreach: a list of the items that failed, `{index, error}`."""
+        return Ref(f"nodes.{self.id}.failures")
+
+    @property
+    def items(self) -> Ref:
+        """Of a foreach: a list of all its items, `{index, status}`."""
+        return Ref(f"nodes.{self.id}.items")
+
+    @property
+    def callback_key(self) -> Ref:
+        """Of a wait for an event: the key that is only its own, which an earlier step may hand out."""
+        return Ref(f"nodes.{self.id}.callback_key")
+
+    @property
     def on_success(self) -> Port:
         """Its success, which a plain `>>` follows, too."""
         return Port(self)
@@ -181,17 +220,37 @@ class Node:
 
     def when(self, condition: str | Ref) -> Port:
         """Its success, followed only if a CEL expression is true."""
-        return Port(self, {"when": _condition(condition)})
+        return Port(self, {"when": _holds(condition)})
 
     @property
     def otherwise(self) -> Port:
         """Of a switch: followed if no other edge is (`else: true`)."""
         return Port(self, {"else": True})
 
-    def loop(self, *, back_to: Node, max: int, when: str | Ref | None = None) -> None:
-        """Go back to a node after a success, for at most `max` passes, the first included."""
+    def loop(
+        self, *, back_to: Node, max: int, when: str | Ref | None = None, keep: int | None = None
+    ) -> None:
+        """Go back to a node after a success, for at most `max` passes, the first included.
+
+        Args:
+            back_to: where the loop begins.
+            max: of passes.
+            when: followed only if a CEL expression is true.
+            keep: so many of the last passes keep their outputs; all do, if it is not given.
+        """
         port = self.on_success if when is None else self.when(when)
-        port.loop(back_to=back_to, max=max)
+        port.loop(back_to=back_to, max=max, keep=keep)
+
+    def compensate(self, step: Step, *, when: Literal["started"] | None = None) -> None:
+        """Undo it by this step when the run does not succeed, if it succeeded; `when="started"`: if it began.
+
+        Said after the node is there, since the step reads what it left (`charge.output.id`).
+        """
+        self.sketch.change()
+        tree = part_of(step, "compensate")
+        if when is not None:
+            tree["when"] = when
+        self.tree["compensate"] = tree
 
     @overload
     def __rshift__(self, target: Node) -> Node: ...
@@ -273,15 +332,5 @@ def _one(part: object, at: Origin) -> tuple[Node | Port, ...]:
     return _items(part, at)
 
 
-def _condition(given: object) -> str:
-    if isinstance(given, Ref):
-        return cel(given)
-    if isinstance(given, str) and given.strip():
-        return given
-    shown = f"{given!r:.60}"
-    raise mistake(
-        "condition_type",
-        f"when({shown}) is no condition",
-        'write it as text in CEL, for example `.when("nodes.score.output.risk > 50")`',
-        text=shown,
-    )
+def _holds(given: object) -> str:
+    return condition(given, "when")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from tenuto.dsl.findings import TEXT_MAX, Finding, Severity
 from tenuto.model.errors import InvalidDefinition
@@ -55,6 +56,35 @@ def mistake(
         hint=hint,
     )
     return InvalidDefinition((finding,))
+
+
+class MadeMap(dict[str, Any]):
+    """A mapping of a definition's tree that knows where it was made; None: it was read from a text."""
+
+    __slots__ = ("origin",)
+
+    def __init__(self, tree: Mapping[str, Any], origin: Origin | None) -> None:
+        super().__init__(tree)
+        self.origin = origin
+
+
+class MadeText(str):
+    """A text of the tree that knows where it was made, such as an edge."""
+
+    __slots__ = ("origin",)
+    origin: Origin | None
+
+    @classmethod
+    def of(cls, text: str, origin: Origin | None) -> MadeText:
+        """The same text, with its place."""
+        made = cls(text)
+        made.origin = origin
+        return made
+
+
+def origin_of(tree: object, around: Origin | None) -> Origin | None:
+    """Where a part of a tree was made: where it says, else where what is around it was."""
+    return tree.origin if isinstance(tree, MadeMap | MadeText) else around
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """A definition's tree as YAML for people: short values on one line, texts quoted where they must be.
 
-The loader reads it back as the same tree (YAML 1.2, as `dsl.yaml` has it). It knows nodes and edges only as lines.
+The loader reads it back as the same tree (YAML 1.2, as `dsl.yaml` has it). It knows nodes and edges only as lines, and
+each line as made somewhere.
 """
 
 from __future__ import annotations
@@ -10,21 +11,23 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tenuto.sdk.builder.origins import Origin, origin_of
 from tenuto.sdk.builder.references import Json
 
 WIDTH = 100
 _STEP = 2
+_TAIL = frozenset({"output", "on_failure"})
+"""What stands apart, below the edges."""
 
-Owner = tuple[str, str | int]
-"""Whose line it is: ("nodes", id), ("edges", number) or (key, "")."""
+_Line = tuple[str, Origin | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Lines, and for each of them whose it is."""
+    """Lines, and where each of them was made."""
 
     lines: tuple[str, ...]
-    owners: tuple[Owner, ...]
+    origins: tuple[Origin | None, ...]
 
     def __str__(self) -> str:
         return "\n".join(self.lines) + "\n"
@@ -32,48 +35,54 @@ class Text:
 
 def write(tree: Mapping[str, Json]) -> Text:
     """Write a definition; its keys in their order."""
-    lines: list[str] = []
-    owners: list[Owner] = []
-
-    def put(owner: Owner, more: list[str]) -> None:
-        lines.extend(more)
-        owners.extend([owner] * len(more))
-
+    lines: list[_Line] = []
+    around = origin_of(tree, None)
     for key, value in tree.items():
         if key == "nodes" and isinstance(value, dict) and value:
-            put((key, ""), ["", "nodes:"])
+            lines += [("", around), ("nodes:", around)]
             for id, node in value.items():
-                put((key, id), _entry(f"{_scalar(id, is_key=True)}:", _STEP, node))
+                lines += _entry(f"{_scalar(id, is_key=True)}:", _STEP, node, around)
         elif key == "edges" and isinstance(value, list) and value:
-            put((key, ""), ["", "edges:"])
-            for number, edge in enumerate(value):
-                put((key, number), _entry("-", _STEP, edge))
+            lines += [("", around), ("edges:", around)]
+            for edge in value:
+                lines += _entry("-", _STEP, edge, around)
         else:
-            blank = [""] if key == "output" else []
-            put((key, ""), [*blank, *_entry(f"{_scalar(key, is_key=True)}:", 0, value)])
-    return Text(tuple(lines), tuple(owners))
+            if key in _TAIL:
+                lines.append(("", around))
+            lines += _entry(f"{_scalar(key, is_key=True)}:", 0, value, around)
+    return Text(tuple(line for line, _ in lines), tuple(origin for _, origin in lines))
 
 
-def _entry(prefix: str, indent: int, value: Json) -> list[str]:
+def _entry(prefix: str, indent: int, value: Json, around: Origin | None) -> list[_Line]:
     """The lines of a key or a dash and what belongs to it."""
-    head = " " * indent + prefix
+    head, origin = " " * indent + prefix, origin_of(value, around)
     if isinstance(value, str) and _is_block(value):
-        return list(_block(head, indent, value))
+        return [(line, origin) for line in _block(head, indent, value)]
     if not isinstance(value, dict | list):
-        return [f"{head} {_scalar(value, _PLAIN_ALONE)}"]
-    flow = "" if _has_block(value) else _flow(value)
+        return [(f"{head} {_scalar(value, _PLAIN_ALONE)}", origin)]
+    is_flow = not _has_block(value) and _is_of_one_place(value, origin)
+    flow = _flow(value) if is_flow else ""
     if flow and (not value or len(head) + 1 + len(flow) <= WIDTH):
-        return [f"{head} {flow}"]
-    inner: list[str] = []
+        return [(f"{head} {flow}", origin)]
+    inner: list[_Line] = []
     if isinstance(value, dict):
         for key, part in value.items():
-            inner += _entry(f"{_scalar(key, is_key=True)}:", indent + _STEP, part)
+            inner += _entry(f"{_scalar(key, is_key=True)}:", indent + _STEP, part, origin)
     else:
         for part in value:
-            inner += _entry("-", indent + _STEP, part)
+            inner += _entry("-", indent + _STEP, part, origin)
     if prefix == "-":
-        return [f"{head} {inner[0].lstrip(' ')}", *inner[1:]]
-    return [head, *inner]
+        [(first, whose), *rest] = inner
+        return [(f"{head} {first.lstrip(' ')}", whose), *rest]
+    return [(head, origin), *inner]
+
+
+def _is_of_one_place(value: Json, origin: Origin | None) -> bool:
+    """Whether all of it was made at one place, so that a finding about a part of it says enough by one line."""
+    if origin_of(value, origin) != origin:
+        return False
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return all(_is_of_one_place(part, origin) for part in parts)
 
 
 def _flow(value: Json) -> str:

@@ -2,6 +2,7 @@
 
 import { get } from "/static/api.js";
 import { h, icon } from "/static/dom.js";
+import { failedView, progress, runLink } from "/static/nested.js";
 import { command, failure, json } from "/static/parts.js";
 import { badge, duration, mark, shade } from "/static/words.js";
 
@@ -11,9 +12,9 @@ export function readNode(run, node) {
 
 /**
  * @param line the node in the report; `details` what `readNode` gave, or null while it is read; `notes` those that
- *   came since.
+ *   came since; `failed` the items of a foreach that failed, or null; `acts` what may be asked: `[{text, act}]`.
  */
-export function drawer({ line, details, notes, close }) {
+export function drawer({ run, line, details, notes, failed, acts, close }) {
   const said = merged(details?.notes ?? [], notes);
   const error = details?.error ?? line.error;
   const dead = line.state === "dead"; // a node that is not goes on, or went on, after its error
@@ -29,10 +30,15 @@ export function drawer({ line, details, notes, close }) {
       h("button", { type: "button", class: "small close", "aria-label": "Close", title: "Close (Esc)", onclick: close }, "✕"),
     ),
     line.waits_for && h("section", { key: "waits" }, h("h3", null, "Waits for"), h("p", null, line.waits_for), line.command && command(line.command)),
+    acts.length > 0 && h("div", { key: "acts", class: "acts" }, acts.map(({ text, act }) => h("button", { type: "button", key: text, class: "small", onclick: act }, text))),
+    line.items && section("Items", progress(line.items)),
+    failed?.items.length > 0 && section("Items that failed", failedView(run, line.id, failed)),
+    (details?.child ?? line.child) && section("Run that it has called", runLink(details?.child ?? line.child)),
+    line.undo && section("Undoing", h("p", null, line.undo), line.undo_error && failure(line.undo_error)),
     details === null && h("p", { class: "loading" }, "Loading …"),
     error && dead && section("Error", failure(error)),
     details && details.input !== null && section("Input", json(details.input, { label: "input" })),
-    details && (details.output !== null || line.state === "success") && section("Output", json(details.output, { label: "output" })),
+    details && (details.output !== null || line.state === "success") && section(details.given ? "Output, given by hand" : "Output", json(details.output, { label: "output" })),
     details?.attempts.length > 0 && section("Attempts", attempts(details.attempts)),
     error && !dead && section("Last failed attempt", failure(error)),
     said.length > 0 && section("Log", log(said)),
@@ -56,6 +62,7 @@ function attempts(steps) {
         h("span", null, step.attempt === null ? step.what : `attempt ${step.attempt}`),
         h("span", { class: "word" }, step.result, step.code ? ` · ${step.code}` : ""),
         h("span", { class: "soft" }, step.duration_us === null ? "" : duration(step.duration_us), step.start_us === null ? "" : ` · at ${duration(step.start_us)}`, step.worker ? ` · ${step.worker}` : ""),
+        step.child && runLink(step.child),
         step.message && h("p", { class: "why bad" }, step.message),
       ),
     ),

@@ -81,6 +81,8 @@ export async function graphPane(path, choose) {
     const states = new Map(lines.map((line) => [line.id, line]));
     for (const line of lines) {
       const node = nodes.get(line.id);
+      if (node && line.items) count(node, line.items);
+      if (node && line.undo) node.dataset.undo = line.undo;
       if (!node || node.dataset.state === line.state) continue;
       node.dataset.state = line.state;
       node.querySelector(".mark").setAttribute("d", mark(line.state));
@@ -104,6 +106,21 @@ export async function graphPane(path, choose) {
   }
 
   return { pane, paint, mark: markNode };
+}
+
+/** Moves the bar of a foreach, as `views/picture.py` draws it. */
+function count(node, items) {
+  const track = node.querySelector(".track");
+  const whole = Number(track.getAttribute("width"));
+  const share = (part) => (items.total ? (whole * part) / items.total : 0);
+  const [good, bad] = node.querySelectorAll(".bar");
+  good.setAttribute("width", share(items.succeeded).toFixed(1));
+  bad.setAttribute("x", (Number(track.getAttribute("x")) + share(items.succeeded)).toFixed(1));
+  bad.setAttribute("width", share(items.failed).toFixed(1));
+  const failed = items.failed ? `, ${items.failed} failed` : "";
+  const text = `foreach ${items.succeeded + items.failed} of ${items.total}${items.complete ? "" : "+"}${failed}`;
+  const detail = node.querySelector(".detail");
+  if (detail.textContent !== text) detail.textContent = text;
 }
 
 function followed(edge, source, target) {

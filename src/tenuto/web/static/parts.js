@@ -71,10 +71,29 @@ export function failure(error) {
   );
 }
 
-/** Asks before something that cannot be taken back. Resolves to what was typed, or null for no. */
-export function ask({ title, body, yes, reason }) {
+/** Asks for a JSON value, once more where it is none. Resolves to `{value}`, or null for no. */
+export async function askJson({ title, body, label, yes }) {
+  let typed = "null";
+  let wrong = "";
+  for (;;) {
+    const area = h("textarea", { class: "code", rows: "4", spellcheck: "false", value: typed });
+    const answer = await ask({ title, body: [body, wrong && h("p", { class: "why bad", role: "alert" }, wrong)], yes, danger: false, reason: [label, h("span", { class: "soft" }, " (JSON)")], input: area });
+    if (answer === null) return null;
+    typed = answer;
+    try {
+      return { value: typed.trim() ? JSON.parse(typed) : null };
+    } catch (error) {
+      wrong = `this is not JSON: ${error.message}`;
+    }
+  }
+}
+
+/**
+ * Asks before something that matters. Resolves to what was typed, or null for no. `body`: text or elements; `reason`:
+ * the label of the `input`, a line by default.
+ */
+export function ask({ title, body, yes, reason, danger = true, input = reason && h("input", { name: "reason", maxlength: "200", autocomplete: "off" }) }) {
   return new Promise((resolve) => {
-    const input = reason && h("input", { name: "reason", maxlength: "200", autocomplete: "off" });
     const dialog = h(
       "dialog",
       { class: "ask", "aria-labelledby": "ask-title" },
@@ -87,13 +106,13 @@ export function ask({ title, body, yes, reason }) {
           },
         },
         h("h2", { id: "ask-title" }, title),
-        h("p", null, body),
+        typeof body === "string" ? h("p", null, body) : body,
         reason && h("label", null, reason, input),
         h(
           "div",
           { class: "buttons" },
           h("button", { type: "button", onclick: () => dialog.close("") }, "No, go back"),
-          h("button", { type: "submit", class: "danger" }, yes),
+          h("button", { type: "submit", class: danger ? "danger" : "primary" }, yes),
         ),
       ),
     );

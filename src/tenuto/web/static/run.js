@@ -1,17 +1,15 @@
 // One run: where it stands, what it waits for, its graph and its time, live until it ends.
 
 import { get, post } from "/static/api.js";
-import { h } from "/static/dom.js";
-import { drawer, keyOf, progressWords, readNode } from "/static/drawer.js";
-import { eventForm } from "/static/event.js";
+import { keyOf, progressWords, readNode } from "/static/drawer.js";
 import { graphPane } from "/static/graph.js";
 import { follow } from "/static/live.js";
-import { ask, command, connection, copyButton, failure, json, toast } from "/static/parts.js";
-import { timeline } from "/static/timeline.js";
-import { FINAL, age, badge, lasted, shownKey } from "/static/words.js";
+import { failedItems } from "/static/nested.js";
+import { connection, toast } from "/static/parts.js";
+import { nodeOf, view } from "/static/runview.js";
+import { FINAL } from "/static/words.js";
 
 const READ_MS = 120; // messages that come together are one reading; a large run is read less often
-const WAITS_SHOWN = 8;
 const NOTES_MAX = 5_000;
 const REDRAW_NODES_MAX = 300;
 
@@ -20,7 +18,7 @@ export async function showRun(context, id) {
   const run = first.run_id;
   const base = `/runs/${encodeURIComponent(run)}`;
   const state = {
-    run: first, chosen: "", details: null, notes: new Map(), progress: new Map(), graph: null, asking: "",
+    run: first, chosen: "", details: null, failed: null, notes: new Map(), progress: new Map(), graph: null, asking: "",
   };
   const draw = () => {
     context.title(`${state.run.state} · ${state.run.workflow} ${run.slice(-8)}`);
@@ -44,23 +42,46 @@ export async function showRun(context, id) {
         draw();
       }
     },
+    /** Does something that asks by itself. `make` resolves to what came of it, false or null for nothing. */
+    async again(make) {
+      state.asking = "again";
+      draw();
+      try {
+        const made = await make(state.run);
+        if (typeof made === "string") context.go(`/runs/${encodeURIComponent(made)}`);
+        else if (made) await comeBack();
+      } catch (problem) {
+        toast(problem.message, "dead");
+      } finally {
+        state.asking = "";
+        draw();
+      }
+    },
   };
 
+  const comeBack = async () => {
+    await read();
+    if (!FINAL.has(state.run.state)) attend();
+  };
   const read = async () => {
     const fresh = await get(base);
     const before = nodeOf(state);
     state.run = fresh;
     state.graph?.paint(fresh.nodes);
     const after = nodeOf(state);
-    if (after && (!before || before.state !== after.state || before.attempts !== after.attempts || before.iteration !== after.iteration)) {
+    if (after && (!before || before.state !== after.state || before.attempts !== after.attempts || before.iteration !== after.iteration || before.items?.failed !== after.items?.failed)) {
       await details();
     }
     draw();
   };
   const details = async () => {
     const node = state.chosen;
-    const found = await readNode(run, node).catch(() => null);
-    if (state.chosen === node) state.details = found;
+    const bad = nodeOf(state)?.items?.failed > 0;
+    const [found, failed] = await Promise.all([
+      readNode(run, node).catch(() => null),
+      bad ? failedItems(run, node).catch(() => null) : null,
+    ]);
+    if (state.chosen === node) Object.assign(state, { details: found, failed });
   };
   const reading = soon(read, READ_MS + first.nodes.length);
 
@@ -69,7 +90,7 @@ export async function showRun(context, id) {
     const known = state.run.nodes.some((line) => line.id === node) ? node : "";
     const opened = known && known !== state.chosen;
     const closed = state.chosen && !known ? state.chosen : "";
-    if (known !== state.chosen) Object.assign(state, { chosen: known, details: null });
+    if (known !== state.chosen) Object.assign(state, { chosen: known, details: null, failed: null });
     state.graph?.mark(known);
     draw();
     if (opened) {
@@ -82,7 +103,8 @@ export async function showRun(context, id) {
   context.onMove(moved);
 
   let live = { stop() {}, now() {} };
-  if (!FINAL.has(first.state)) {
+  function attend() {
+    live.stop();
     live = follow(`${base}/events`, {
       on(event, message) {
         if (event === "note") {
@@ -110,6 +132,7 @@ export async function showRun(context, id) {
       },
     });
   }
+  if (!FINAL.has(first.state)) attend();
   const pace = setInterval(() => {
     if (!FINAL.has(state.run.state) && state.run.nodes.length <= REDRAW_NODES_MAX) draw();
   }, 1000);
@@ -127,10 +150,6 @@ export async function showRun(context, id) {
   state.graph = await graphPane(`${base}/graph.svg`, actions.choose).catch(() => null);
   state.graph?.paint(state.run.nodes);
   await moved();
-}
-
-function nodeOf(state) {
-  return state.run.nodes.find((line) => line.id === state.chosen);
 }
 
 /** Runs `read` `pause` ms after it was asked for, and never twice at a time; asked for meanwhile, once more. */
@@ -169,127 +188,4 @@ function note(state, message) {
   if (message.kind === "progress") state.progress.set(message.node, progressWords(message));
   state.notes.set(keyOf(message), message);
   if (state.notes.size > NOTES_MAX) state.notes.delete(state.notes.keys().next().value);
-}
-
-// -- what it looks like -------------------------------------------------------------------------------------------
-
-function view(state, actions) {
-  const { run } = state;
-  const line = nodeOf(state);
-  const total = Math.max(1, run.ended_at ? run.lasted_us : (Date.now() - Date.parse(run.created_at)) * 1000);
-  return [
-    header(run, state, actions),
-    run.error !== null && h("section", { key: "error", class: run.state === "cancelled" ? "panel off" : "panel bad" }, h("h2", null, "Why it ended"), failure(run.error)),
-    run.quarantine && h("section", { key: "quarantine", class: "panel warn" }, h("h2", null, "Set aside"), h("p", null, run.quarantine), command(`tenuto run resume ${run.run_id}`)),
-    run.go_on && h("section", { key: "go-on", class: "panel warn" }, h("h2", null, "No engine drives it"), command(run.go_on)),
-    waits(run, actions),
-    h(
-      "div",
-      { class: "panes", key: "panes" },
-      h("section", { key: "graph", class: "pane", "aria-label": "Graph" }, state.graph ? state.graph.pane : h("p", { class: "loading" }, "Drawing …")),
-      h(
-        "section",
-        { key: "time", class: "pane", "aria-label": "Nodes and time" },
-        timeline(run, { total, chosen: state.chosen, progress: state.progress, choose: actions.choose }),
-      ),
-    ),
-    h("div", { class: "values", key: "values" }, begun(run), ended(run)),
-    line &&
-      drawer({
-        line,
-        details: state.details,
-        notes: [...state.notes].filter(([, message]) => message.node === line.id),
-        close: () => actions.choose(""),
-      }),
-  ];
-}
-
-function header(run, state, actions) {
-  const open = !FINAL.has(run.state) && run.state !== "closing";
-  const busy = state.asking !== "";
-  const button = (verb, text, act, danger = false) =>
-    h("button", { type: "button", key: verb, class: danger ? "danger" : null, disabled: busy, onclick: act }, text);
-  return h(
-    "div",
-    { class: "run-head", key: "head" },
-    h(
-      "div",
-      { class: "head" },
-      h("h1", null, h("a", { href: `/workflows/${encodeURIComponent(run.workflow)}?version=${run.version}`, "data-link": true }, run.workflow)),
-      badge(run.state),
-      h("span", { class: "grow" }),
-      open && run.state !== "paused" && button("pause", "Pause", () => confirmPause(actions)),
-      open && (run.state === "paused" || run.quarantine) && button("resume", "Resume", () => actions.act("resume")),
-      open && button("cancel", "Cancel", () => confirmCancel(run, actions), true),
-    ),
-    h(
-      "dl",
-      { class: "facts" },
-      fact("Run", h("code", { class: "run-id" }, run.run_id), copyButton(run.run_id, "Copy id"), copyButton(`tenuto run show ${run.run_id}`, "Copy command")),
-      fact("Version", `v${run.version}`),
-      shownKey(run.key) && fact("Key", h("code", null, run.key)),
-      fact("Started", age(run.created_at)),
-      fact(run.ended_at ? "Lasted" : "Running for", lasted(run)),
-    ),
-  );
-}
-
-function begun(run) {
-  const again = `/workflows/${encodeURIComponent(run.workflow)}?input=${encodeURIComponent(run.run_id)}#start`;
-  return h(
-    "section",
-    { key: "input", class: "panel", "aria-label": "Input" },
-    h("div", { class: "head" }, h("h2", null, "Input"), h("span", { class: "grow" }), h("a", { href: again, "data-link": true, class: "button small" }, "Start again with this input")),
-    json(run.input, { label: "input" }),
-    Object.keys(run.vars).length > 0 && h("details", { key: "vars" }, h("summary", null, "Vars"), json(run.vars, { label: "vars" })),
-  );
-}
-
-function ended(run) {
-  if (!FINAL.has(run.state) || (run.state !== "success" && run.output === null)) return null;
-  return h("section", { key: "output", class: "panel", "aria-label": "Output" }, h("div", { class: "head" }, h("h2", null, "Output")), json(run.output, { label: "output" }));
-}
-
-function fact(name, ...values) {
-  return h("div", { key: name }, h("dt", null, name), h("dd", null, ...values));
-}
-
-async function confirmPause(actions) {
-  const yes = await ask({
-    title: "Pause this run?",
-    body: "Attempts under way may end; nothing new begins until it is resumed.",
-    yes: "Pause the run",
-  });
-  if (yes !== null) await actions.act("pause");
-}
-
-async function confirmCancel(run, actions) {
-  const active = run.nodes.filter((line) => !["pending", "success", "dead", "skipped", "cancelled"].includes(line.state)).length;
-  const reason = await ask({
-    title: "Cancel this run?",
-    body: `This cannot be taken back. ${active === 1 ? "One node is" : `${active} nodes are`} at work or waiting, and will be stopped.`,
-    yes: "Cancel the run",
-    reason: "Reason (optional)",
-  });
-  if (reason !== null) await actions.act("cancel", reason ? { reason } : {});
-}
-
-function waits(run, actions) {
-  const waiting = run.nodes.filter((line) => line.waits_for);
-  if (!waiting.length) return null;
-  const more = waiting.length - WAITS_SHOWN;
-  return h(
-    "section",
-    { class: "panel warn", key: "waits", "aria-label": "What it waits for" },
-    waiting.slice(0, WAITS_SHOWN).map((line) =>
-      h(
-        "div",
-        { class: "wait", key: `wait-${line.id}` },
-        h("p", null, h("button", { type: "button", class: "link", onclick: () => actions.choose(line.id) }, line.id), " waits for ", line.waits_for),
-        line.command && command(line.command),
-        line.awaits && h("details", { key: "send" }, h("summary", null, "Send the event from here"), eventForm(line.id, line.awaits)),
-      ),
-    ),
-    more > 0 && h("p", { class: "soft" }, `and ${more} more; they are marked in the graph`),
-  );
 }

@@ -1,7 +1,10 @@
 // The nodes of a run, each with what it did on one scale of time.
 
 import { h, icon } from "/static/dom.js";
+import { progress as progressOf } from "/static/nested.js";
 import { duration, mark, shade, told } from "/static/words.js";
+
+const WORK = new Set(["attempt", "child", "items"]);
 
 /** @param run a report. `total`: microseconds that the scale spans. */
 export function timeline(run, { total, chosen, progress, choose }) {
@@ -26,6 +29,7 @@ export function timeline(run, { total, chosen, progress, choose }) {
 function line(node, steps, { total, chosen, progress, choose }) {
   const busy = steps.reduce((sum, step) => sum + (step.duration_us ?? 0), 0);
   const done = progress.get(node.id);
+  const undone = node.undo ? `undo: ${node.undo}` : "";
   return h(
     "li",
     { key: node.id, class: `line s-${shade(node.state)}`, "data-node": node.id, "data-state": node.state },
@@ -37,9 +41,11 @@ function line(node, steps, { total, chosen, progress, choose }) {
       h("span", { class: steps.length ? "bars" : "bars none" }, bars(steps, total)),
       h("span", { class: "figures soft" }, figures(node, busy).map((part) => h("span", null, part))),
     ),
+    node.items && progressOf(node.items),
     node.state === "running" && done && h("p", { class: "why" }, done),
     node.waits_for && h("p", { class: "why" }, `waits for ${node.waits_for}`),
     node.error && h("p", { class: "why bad" }, said(node.error)),
+    undone && h("p", { class: node.undo === "failed" ? "why bad" : "why" }, node.undo_error ? `${undone}: ${said(node.undo_error)}` : undone),
   );
 }
 
@@ -69,8 +75,8 @@ function bars(steps, total) {
           {
             x: share(step.start_us),
             width: share(Math.max(took, total / 150)),
-            y: step.what === "attempt" ? "1" : "4",
-            height: step.what === "attempt" ? "10" : "4",
+            y: WORK.has(step.what) ? "1" : "4",
+            height: WORK.has(step.what) ? "10" : "4",
             rx: "2",
             class: `bar s-${shade(step.result)}`,
           },

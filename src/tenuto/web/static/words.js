@@ -4,7 +4,7 @@ import { h, icon } from "/static/dom.js";
 import { MARKS } from "/static/marks.js";
 
 /** States of a run, in the order of the filter. */
-export const RUN_STATES = ["running", "paused", "success", "failed", "cancelled", "timed_out"];
+export const RUN_STATES = ["running", "paused", "closing", "success", "failed", "cancelled", "timed_out"];
 export const FINAL = new Set(["success", "failed", "cancelled", "timed_out"]);
 
 const SHADES = {

@@ -8,7 +8,7 @@ import pytest
 
 from tenuto.adapters.cel.context import (
     CONTEXT_MAX,
-    Payloads,
+    Data,
     Seen,
     Sight,
     Stuck,
@@ -16,8 +16,10 @@ from tenuto.adapters.cel.context import (
     prune,
     shown,
 )
+from tenuto.adapters.cel.names import LENGTH
+from tenuto.adapters.cel.payloads import Payloads
 from tenuto.adapters.cel.program import Program, Trie, program_of
-from tenuto.model.expressions import NodeView, Scope
+from tenuto.model.expressions import Missing, NodeView, Scope
 from tenuto.model.ids import RUN_PLACE, Place
 from tenuto.model.payload import JoinView, PayloadKey, PayloadKind, Text
 
@@ -40,7 +42,7 @@ def program(text: str) -> Program:
 
 
 def sight(texts: Mapping[PayloadKey, str], *nodes: NodeView, **scope: object) -> Sight:
-    return Sight(Payloads(texts), Scope(INPUT, VARS, nodes, **scope))  # type: ignore[arg-type]
+    return Sight(Data(Payloads(texts)), Scope(INPUT, VARS, nodes, **scope))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,12 @@ def sight(texts: Mapping[PayloadKey, str], *nodes: NodeView, **scope: object) ->
         ({"a": {"b": None}}, {"a": {"b": 1}}),
         ({"a": {}}, {"a": None}),
         ({"gone": None}, {}),
-        ({"a": {"c": {"x": None}}}, {"a": {"c": [1]}}),
+        ({"a": {"c": {"x": None}}}, {"a": {"c": [None]}}),
+        ({"a": {"c": {0: None}}}, {"a": {"c": [1]}}),
+        ({"a": {"c": {7: None}}}, {"a": {"c": [None]}}),
+        ({"a": {LENGTH: {}}}, {"a": {"b": None, "c": None}}),
+        ({"a": {LENGTH: {}, "b": None}}, {"a": {"b": 1, "c": None}}),
+        ({"d": {LENGTH: {}}}, {"d": 2}),
     ],
 )
 def test_pruning_keeps_what_is_read(wants: Trie, left: object) -> None:
@@ -85,7 +92,7 @@ def test_all_missing_texts_are_named_at_once_and_nothing_else() -> None:
     found.seen(program("nodes.a.output.x + vars.y + input.z"))
     found.seen(program("nodes.b.error.code == error.code"))
 
-    assert list(found.missing) == [output("a"), INPUT, error("b")]
+    assert found.missing.told() == Missing((output("a"), INPUT, error("b")))
 
 
 def test_a_join_is_assembled_from_the_parts_that_are_read() -> None:
@@ -101,7 +108,7 @@ def test_a_join_is_assembled_from_the_parts_that_are_read() -> None:
 
     assert parts.names["nodes"]["j"]["output"] == {"a": {"n": 1}, "none": None}  # type: ignore[index]
     assert deep.names["nodes"]["j"]["output"] == {"in": {"x": 7}}  # type: ignore[index]
-    assert list(whole.missing) == [output("b")]
+    assert whole.missing.told() == Missing((output("b"),))
 
 
 def test_error_and_iteration_stand_as_they_are_in_the_scope() -> None:
@@ -121,8 +128,11 @@ def test_what_this_decision_made_comes_before_what_was_loaded() -> None:
 
 
 def test_size_is_that_of_what_is_read_not_of_its_source() -> None:
-    assert not Seen({"input": {"a": 1}}, bound=10 * CONTEXT_MAX).is_too_large()
-    assert Seen({"input": "x" * CONTEXT_MAX}, bound=CONTEXT_MAX + 2).is_too_large()
+    large = ["x" * CONTEXT_MAX]
+
+    assert not Seen({}, bound=10 * CONTEXT_MAX, kept=[{"a": 1}]).is_too_large()
+    assert Seen({}, bound=CONTEXT_MAX + 2, kept=large).is_too_large()
+    assert not Seen({}, bound=CONTEXT_MAX, kept=large).is_too_large()
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ def value_of(text: str) -> object:
     return run(compiled, DATA)
 
 
+@pytest.mark.rule("X6.1", "X8.4")
 @pytest.mark.parametrize(
     ("text", "value"),
     [

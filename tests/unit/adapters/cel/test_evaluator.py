@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tenuto.adapters import cel
 from tenuto.adapters.cel import CelEvaluator
 from tenuto.model.expressions import (
     Evaluator,
@@ -74,6 +77,7 @@ def test_it_is_an_evaluator() -> None:
     assert evaluator.evaluate(condition("true"), SCOPE) == Verdict(True)
 
 
+@pytest.mark.rule("X2.2")
 @pytest.mark.parametrize(
     ("text", "holds"),
     [
@@ -120,6 +124,7 @@ def test_error_and_iteration_come_from_the_scope() -> None:
     assert verdict("has(error.code) && !has(error.details)", scope) is True
 
 
+@pytest.mark.rule("W5.1")
 def test_a_loop_reads_its_own_previous_pass() -> None:
     """SEMANTICS L: loops carry data by `set` nodes; in the first pass the record is absent (X3)."""
     tree = {"n": "${iteration == 1 ? 0 : nodes.counter.output.n + 1}"}
@@ -134,6 +139,7 @@ def test_a_loop_reads_its_own_previous_pass() -> None:
     assert second == Text(7, '{"n":5}')
 
 
+@pytest.mark.rule("X2.2")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -164,6 +170,7 @@ def test_an_error_is_a_value_that_names_its_place(text: str, message: str) -> No
     assert found.message.endswith(f"(nodes.triage.when: `{text}`)")
 
 
+@pytest.mark.rule("X7.2", "X8.3")
 @pytest.mark.parametrize(
     ("tree", "text"),
     [
@@ -200,6 +207,7 @@ def test_the_size_of_a_value_is_in_bytes() -> None:
     assert CelEvaluator(TEXTS).evaluate(value("€"), SCOPE) == Text(5, '"€"')
 
 
+@pytest.mark.rule("X8.3")
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
@@ -314,6 +322,7 @@ def test_a_key_is_a_string_or_an_integer(tree: object, what: str) -> None:
     assert what in fault(value(tree, ExpressionKind.KEY)).message
 
 
+@pytest.mark.rule("X9.1")
 def test_X9_secrets_pass_through_by_reference_and_only_ours_are_resolved() -> None:
     texts = {**TEXTS, INPUT: '{"lure":{"$secret":"TOKEN"},"more":{"$secrets":[["x"]]}}'}
     tree = {
@@ -342,12 +351,13 @@ def test_an_input_cannot_smuggle_in_a_reference() -> None:
 
 
 def test_a_mailbox_address_is_looked_up_or_missing() -> None:
-    message = Message(MessageId("m1"), Text(2, "{}"))
-    evaluator = CelEvaluator({}, {("order.approved", "A-1"): message, ("x", "y"): Message(None)})
+    first = Message(MessageId("m1"), Text(2, "{}"))
+    address = ("order.approved", "A-1")
+    evaluator = CelEvaluator({}, {(*address, None): first, (*address, first.id): Message(None)})
 
-    assert evaluator.mailbox("order.approved", Text(3, "A-1")) == message
-    assert evaluator.mailbox("x", Text(1, "y")) == Message(None)
-    assert evaluator.mailbox("x", Text(1, "z")) == Missing(mailbox=(("x", "z"),))
+    assert evaluator.mailbox(*address[:1], Text(3, "A-1")) == first
+    assert evaluator.mailbox(*address[:1], Text(3, "A-1"), first.id) == Message(None)
+    assert evaluator.mailbox("x", Text(1, "z")) == Missing(mailbox=(("x", "z", None),))
 
 
 # --- limits ---------------------------------------------------------------------------------------
@@ -367,6 +377,7 @@ def test_a_large_payload_can_be_read_in_part_and_passed_on_whole() -> None:
     assert whole.size == 900_017
 
 
+@pytest.mark.rule("X8.5")
 def test_working_on_more_than_the_limit_is_a_fault_with_its_cure() -> None:
     at_limit = CelEvaluator(large(262_000)).evaluate(condition("size(input.blob) > 1"), SCOPE)
     beyond = CelEvaluator(large(263_000)).evaluate(condition("size(input.blob) > 1"), SCOPE)
@@ -384,6 +395,7 @@ def test_a_result_over_the_payload_limit_is_payload_too_large() -> None:
     assert f"{PAYLOAD_MAX:,}" in found.message
 
 
+@pytest.mark.rule("X8.5")
 def test_iterations_are_bounded() -> None:
     texts = {INPUT: json.dumps({"l": list(range(150))})}
     nested = "input.l.map(a, input.l.map(b, a)).size() > 0"
@@ -392,6 +404,27 @@ def test_iterations_are_bounded() -> None:
 
     assert isinstance(found, Fault)
     assert "more than 10,000 iterations" in found.message
+
+
+@pytest.mark.rule("X8.5")
+def test_X8_no_bound_is_one_of_time() -> None:
+    """Whatever the evaluator refuses, it refuses on every machine: none of its modules knows a clock."""
+    folder = Path(cel.__file__).parent
+    imported = {
+        name.split(".")[0]
+        for path in folder.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+
+    assert "tenuto" in imported
+    assert imported & {"time", "signal", "sched", "asyncio", "faulthandler"} == set()
 
 
 def test_data_as_deep_as_the_door_lets_through_is_no_danger() -> None:
@@ -409,6 +442,7 @@ def test_data_as_deep_as_the_door_lets_through_is_no_danger() -> None:
 
 PROBE = """
 import json, sys
+from tenuto.adapters import cel
 from tenuto.adapters.cel import CelEvaluator
 from tenuto.model.expressions import Expression, ExpressionKind, Scope
 from tenuto.model.payload import PayloadKey, PayloadKind
@@ -422,6 +456,7 @@ for text in ["${input}", "${{'z': 1, 'b': input.ox, 'a': input}}", "${[input.yak
 """
 
 
+@pytest.mark.rule("X8.1")
 def test_twenty_processes_find_the_same_bytes() -> None:
     children = [
         subprocess.Popen(

@@ -7,6 +7,7 @@ import pytest
 from tenuto.adapters.cel.lexer import Hole, Unclosed, end_of, split
 
 
+@pytest.mark.rule("X7.4")
 @pytest.mark.parametrize(
     "expression",
     [
@@ -44,6 +45,7 @@ def test_without_an_end_there_is_none(text: str) -> None:
     assert end_of(text, 0) is None
 
 
+@pytest.mark.rule("X7.3")
 @pytest.mark.parametrize(
     ("text", "parts"),
     [

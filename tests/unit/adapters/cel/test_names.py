@@ -7,6 +7,7 @@ import pytest
 from tenuto.adapters.cel.engine import Compiled, compile_text
 from tenuto.adapters.cel.names import Misnamed, Names, names_of
 from tenuto.adapters.cel.syntax import decode
+from tenuto.model.expressions import FoundRead, Read, Root
 
 
 def names(text: str) -> Names:
@@ -24,6 +25,7 @@ def said(text: str) -> list[str]:
     ]
 
 
+@pytest.mark.rule("X3.5")
 @pytest.mark.parametrize(
     ("text", "reads"),
     [
@@ -133,14 +135,56 @@ def test_a_wrong_field_of_a_node_gets_a_suggestion(text: str, suggestion: str) -
     assert caught.value.error.suggestion == suggestion
 
 
-@pytest.mark.parametrize("field", ["callback_key", "iterations", "failures", "items", "entered_at"])
-def test_fields_of_later_releases_are_named_as_such(field: str) -> None:
-    with pytest.raises(Misnamed) as caught:
-        names(f"nodes.a.{field}")
+@pytest.mark.parametrize("field", ["callback_key", "iterations", "failures", "items"])
+def test_X4_a_node_has_what_it_lists_and_where_it_is_called_back(field: str) -> None:
+    read = Read(Root.NODES, "a", field)
 
-    assert caught.value.error.later == field
+    assert names(f"nodes.a.{field}").reads == (FoundRead(read, 0, False),)
+    assert [found.read for found in names(f"size(nodes.a.{field}) > 1").reads] == [read]
 
 
+def test_entered_at_is_the_readers_own() -> None:
+    with pytest.raises(Misnamed):
+        names("nodes.a.entered_at")
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("params.a + item.b", [(Read(Root.PARAMS), 0), (Read(Root.ITEM), 11)]),
+        ("index + event.x", [(Read(Root.INDEX), 0), (Read(Root.EVENT), 8)]),
+        ("output.x == cursor", [(Read(Root.OUTPUT), 0), (Read(Root.CURSOR), 12)]),
+        ("1 + node.entered_at.getHours()", [(Read(Root.NODE, field="entered_at"), 4)]),
+        ("node.callback_key", [(Read(Root.NODE, field="callback_key"), 0)]),
+        ("'a' + uuid('x')", [(Read(Root.NODE, field="uuid"), 6)]),
+        ("input.l.map(item, item.x)", [(Read(Root.INPUT), 0)]),
+        ("input.l.map(index, index)", [(Read(Root.INPUT), 0)]),
+    ],
+)
+def test_X4_X6_what_is_read_beside_input_and_nodes(
+    text: str, reads: list[tuple[Read, int]]
+) -> None:
+    assert [(found.read, found.offset) for found in names(text).reads] == reads
+
+
+@pytest.mark.parametrize(
+    ("text", "steps", "only_size"),
+    [
+        ("size(input.l)", ("l",), True),
+        ("nodes.a.output.size()", ("a", "output"), True),
+        ("size(nodes.a)", ("a",), False),
+        ("size(input.l.map(x, x))", ("l",), False),
+    ],
+)
+def test_of_what_only_the_size_is_asked_nothing_else_is_read(
+    text: str, steps: tuple[str, ...], only_size: bool
+) -> None:
+    (path,) = names(text).paths
+
+    assert (path.steps, path.only_size) == (steps, only_size)
+
+
+@pytest.mark.rule("X8.4")
 @pytest.mark.parametrize(
     ("text", "offsets"),
     [

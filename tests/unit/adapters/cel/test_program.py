@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tenuto.adapters.cel.names import LENGTH
 from tenuto.adapters.cel.program import Program, Trie, program_of
 from tenuto.model.expressions import ParseError, Root
 
@@ -21,7 +22,10 @@ def program(text: str) -> Program:
         ("input.a.b + input.a.c", Root.INPUT, {"a": {"b": None, "c": None}}),
         ("input.a.b + input.a", Root.INPUT, {"a": None}),
         ("input.a + input.a.b", Root.INPUT, {"a": None}),
-        ("input.l[0].x + 1", Root.INPUT, {"l": None}),
+        ("input.l[0].x + 1", Root.INPUT, {"l": {0: {"x": None}}}),
+        ("input.l[0].x + input.l[iteration]", Root.INPUT, {"l": None}),
+        ("size(input.l) > 1", Root.INPUT, {"l": {LENGTH: {}}}),
+        ("size(input.l) > input.l[0].x", Root.INPUT, {"l": {LENGTH: {}, 0: {"x": None}}}),
         ("has(input.a.b)", Root.INPUT, {"a": {"b": {}}}),
         ("has(input.a) && input.a.b", Root.INPUT, {"a": {"b": None}}),
         ("has(input.a) && input.a", Root.INPUT, {"a": None}),
@@ -32,7 +36,7 @@ def program(text: str) -> Program:
     ],
 )  # fmt: skip
 def test_only_the_keys_that_are_read_are_wanted(text: str, root: Root, wants: Trie) -> None:
-    assert program(text).wants == {root: wants}
+    assert program(text).wants[root] == wants
 
 
 @pytest.mark.parametrize(

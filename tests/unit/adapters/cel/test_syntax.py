@@ -87,3 +87,32 @@ def test_proven_integers_are_marked() -> None:
 
     assert isinstance(root, Many)
     assert [part.id in tree.ints for part in root.parts] == [True, False, False, True]
+
+
+def test_messages_of_the_engine_are_decoded_too() -> None:
+    root = tree_of("google.protobuf.Int64Value{value: 1}").root
+
+    assert isinstance(root, Many)
+    assert [part.value for part in root.parts if isinstance(part, Constant)] == [1]
+
+
+def test_optional_parts_are_marked() -> None:
+    listed = tree_of("[1, ?input.?a]").root
+    keyed = tree_of("{'a': 1, ?'b': input.?a}").root
+
+    assert isinstance(listed, Many)
+    assert isinstance(keyed, Many)
+    assert (listed.keyed, listed.optional) == (False, frozenset({1}))
+    assert (keyed.keyed, keyed.optional) == (True, frozenset({3}))
+
+
+def test_what_is_an_optional_or_holds_one_is_marked() -> None:
+    tree = tree_of("[[input.?a], [1]]")
+    root = tree.root
+
+    assert isinstance(root, Many)
+    inner = root.parts[0]
+    assert isinstance(inner, Many)
+    assert tree.optionals[inner.parts[0].id] is True
+    assert tree.optionals[inner.id] is False
+    assert root.parts[1].id not in tree.optionals

@@ -19,6 +19,7 @@ def fill(value: object, *values: object) -> object:
     return template(value).fill(values)
 
 
+@pytest.mark.rule("X7.2", "X7.3")
 @pytest.mark.parametrize(
     ("value", "values", "filled"),
     [

@@ -46,7 +46,7 @@ def test_a_change_is_written_in_the_order_of_the_port() -> None:
         "INSERT_STATES",
         "INSERT_EVENTS",
         "INSERT_PAYLOADS",
-        "INSERT_TASKS",
+        "INSERT_PLAIN_TASKS",
         "INSERT_READY",
     ]
 
@@ -71,7 +71,7 @@ def test_changes_share_their_statements() -> None:
 def test_rows_are_locked_before_they_are_checked() -> None:
     texts, _ = drive([a_change(new_run_id(), 1)], (START, "[]", "[]", "[]"), dialect=POSTGRES_LIKE)
 
-    assert texts[:4] == ["LOCK_RUNS", "LOCK_TASKS", "LOCK_MESSAGES", "GUARD"]
+    assert texts[:5] == ["LOCK_RUNS", "LOCK_TASKS", "LOCK_MESSAGES", "LOCK_NOTICES", "GUARD"]
 
 
 def test_a_job_may_be_driven_again() -> None:

@@ -16,6 +16,7 @@ POSTGRES_LIKE = Dialect(
     pack="COALESCE(json_agg(json_build_array(",
     packed=")), '[]')",
     least="LEAST",
+    greatest="GREATEST",
     for_update="FOR UPDATE",
     skip_locked="SKIP LOCKED",
 )

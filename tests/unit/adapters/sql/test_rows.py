@@ -8,9 +8,14 @@ import pytest
 from tests.support.store import LEASE_US, START, WORKER, A, a_task
 
 from tenuto.adapters.sql.rows import (
+    epoch_suffix,
+    inner_range,
+    items_range,
     lease_row,
     new_lease,
     pack,
+    parts_range,
+    plain_task_row,
     read_due_task,
     read_lease,
     read_task,
@@ -24,7 +29,7 @@ from tenuto.adapters.sql.rows import (
 from tenuto.machine.events import Deadline, TimerKind
 from tenuto.machine.snapshot import OpenedWait, Timer
 from tenuto.model.errors import InvariantViolated
-from tenuto.model.ids import LeaseId, RunId
+from tenuto.model.ids import LeaseId, Place, RunId, item_place, page_place, undo_place
 from tenuto.model.states import TaskState
 
 RUN = RunId("run")
@@ -47,9 +52,24 @@ def test_a_task_survives_the_way_through_a_row() -> None:
         queue_until=5,
         held=True,
         ended_lease=LeaseId("l"),
+        child=RunId("child"),
+        spent=6,
+        rules=(0, 2),
+        late=True,
+        ending="timeout",
     )
 
     assert read_task(unpack(pack([task_row(RUN, task)]))[0]) == task
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"child": RunId("r")}, {"spent": 1}, {"rules": (0, 1)}, {"late": True}, {"ending": "timeout"}],
+    ids=str,
+)
+def test_a_task_that_is_not_plain_is_written_whole(columns: dict[str, Any]) -> None:
+    assert plain_task_row(RUN, a_task(**columns)) is None
+    assert plain_task_row(RUN, a_task()) == task_row(RUN, a_task())[:17]
 
 
 def test_a_lease_survives_the_way_through_a_row() -> None:
@@ -113,3 +133,28 @@ def test_what_passed_first_is_what_is_due(
 def test_text_with_half_a_character_is_refused() -> None:
     with pytest.raises(InvariantViolated, match="cannot be stored"):
         pack([["\ud800"]])
+
+
+@pytest.mark.parametrize("place", ["each", "each.1.2", "each~3", "each.1.2~3"])
+def test_items_and_pages_lie_within_their_ranges_and_nothing_else(place: str) -> None:
+    foreach = Place(place)
+    items, parts, inner = items_range(foreach), parts_range(foreach), inner_range(foreach)
+
+    def within(other: Place, bounds: tuple[str, str]) -> bool:
+        return bounds[0] <= other < bounds[1]
+
+    for index in (0, 9, 10, 99_999):
+        assert within(item_place(foreach, index), items)
+        assert within(item_place(foreach, index), parts)
+        assert not within(item_place(foreach, index), inner)
+    assert within(page_place(foreach, 0), parts)
+    assert not within(page_place(foreach, 0), items)
+    bare = place.partition("~")[0]
+    assert within(Place(f"{bare}.7"), inner)
+    for other in (foreach, undo_place(foreach), Place(f"{bare}x[0]"), Place(f"{bare}_[0]")):
+        assert not any(within(other, bounds) for bounds in (items, parts, inner))
+
+
+def test_the_epoch_of_a_place_is_how_it_ends() -> None:
+    assert epoch_suffix(Place("each.1[0]")) == ""
+    assert epoch_suffix(Place("each.1[0]~12")) == "~12"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tenuto.dsl import yaml
 from tenuto.dsl.findings import Findings
-from tenuto.sdk.builder.text import WIDTH, write
+from tenuto.sdk.builder.origins import MadeMap, MadeText, Origin
+from tenuto.sdk.builder.text import write
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
 ODD = st.sampled_from(
@@ -97,19 +98,32 @@ def test_short_values_stand_on_one_line_and_long_ones_on_lines_of_their_own() ->
     )
 
 
-def test_every_line_has_an_owner() -> None:
-    nodes: dict[str, Any] = {"a": {"type": "fork"}, "b": {"text": "w " * WIDTH}}
-    written = write({"name": "x", "nodes": nodes, "edges": ["a -> b"]})
+def test_every_line_says_where_it_was_made() -> None:
+    one, two, whole = Origin("a.py", 1, 1), Origin("a.py", 2, 1), Origin("a.py", 9, 1)
+    inner = MadeMap({"type": "http"}, two)
+    nodes: dict[str, Any] = {
+        "a": MadeMap({"type": "fork", "params": {"n": 1}}, one),
+        "b": MadeMap({"do": inner, "n": 1}, one),
+        "read": MadeMap({"type": "fork"}, None),
+    }
+    edges: list[Any] = [MadeText.of("a -> b", two), MadeMap({"from": "a", "to": "b"}, one)]
+    written = write(MadeMap({"name": "x", "nodes": nodes, "edges": edges, "output": {}}, whole))
 
-    assert len(written.lines) == len(written.owners)
-    assert [owner for line, owner in zip(written.lines, written.owners, strict=True) if line] == [
-        ("name", ""),
-        ("nodes", ""),
-        ("nodes", "a"),
-        ("nodes", "b"),
-        ("nodes", "b"),
-        ("edges", ""),
-        ("edges", 0),
+    assert list(zip(written.lines, written.origins, strict=True)) == [
+        ("name: x", whole),
+        ("", whole),
+        ("nodes:", whole),
+        ("  a: {type: fork, params: {n: 1}}", one),
+        ("  b:", one),
+        ("    do: {type: http}", two),
+        ("    n: 1", one),
+        ("  read: {type: fork}", None),
+        ("", whole),
+        ("edges:", whole),
+        ("  - a -> b", two),
+        ("  - {from: a, to: b}", one),
+        ("", whole),
+        ("output: {}", whole),
     ]
 
 

@@ -13,6 +13,18 @@ from tenuto.adapters.sql.statements import (
     notes,
     reads,
     registry,
+    wholes,
 )
 
-__all__ = ["changes", "due", "guard", "leases", "load", "mailbox", "notes", "reads", "registry"]
+__all__ = [
+    "changes",
+    "due",
+    "guard",
+    "leases",
+    "load",
+    "mailbox",
+    "notes",
+    "reads",
+    "registry",
+    "wholes",
+]

@@ -1,16 +1,21 @@
-"""What recovery, timers and the mailbox loop look for. Read only; index `tasks_due`, `timers_due`, `mailbox_hinted`.
+"""What recovery, timers, the mailbox loop and waiting notices look for. Read only; index `tasks_due`, `timers_due`,
+`timers_draining`, `mailbox_hinted`, `notices_sent`.
+
+A DRAIN timer (C2) is due by leases, not by time: when none of the run is live. While a run drains, only tasks that were
+cancelled have leases: index `tasks_lingering`.
 
 Quarantined runs are left out here and in PULSE: an event of theirs cannot be decided, so it would be due for ever.
 $1 everywhere: the runs asked about as a JSON array, or null for all.
 """
 
 # Messages and waits are paired by the reader of the answer, in order, address by address: a join of the two ranked sets
-# took 950 ms for a thousand of each, this takes a few.
+# took 950 ms for a thousand of each, this takes a few. The sign before `keep_until` leaves its index out: among the
+# hinted messages there are far fewer. $2 how many of each, $3 how many waits of an address.
 DUE = """
 WITH matched AS MATERIALIZED (
   SELECT m.namespace, m.event, m.key, m.id, m.payload, m.posted_at
   FROM mailbox AS m
-  WHERE m.used = 0 AND m.hinted = 1 AND m.keep_until > {now}
+  WHERE m.used = 0 AND m.hinted = 1 AND +m.keep_until > {now}
     AND EXISTS (
       SELECT 1 FROM waits AS o
       WHERE o.namespace = m.namespace AND o.event = m.event AND o.key = m.key
@@ -45,15 +50,32 @@ SELECT
   (
     SELECT {pack}d.run_id, d.place, d.kind, d.due_at, d.version{packed}
     FROM (
-      SELECT * FROM timers AS t
-      WHERE t.due_at <= {now}
-        AND ($1 IS NULL OR t.run_id IN (SELECT w.value FROM {each_1} AS w))
-        AND NOT EXISTS (
-          SELECT 1 FROM run_states AS s
-          WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
-        )
-      ORDER BY t.due_at
-      LIMIT $2
+      SELECT * FROM (
+        SELECT t.run_id, t.place, t.kind, t.due_at, t.version FROM timers AS t
+        WHERE t.due_at <= {now} AND t.kind <> 'drain'
+          AND ($1 IS NULL OR t.run_id IN (SELECT w.value FROM {each_1} AS w))
+          AND NOT EXISTS (
+            SELECT 1 FROM run_states AS s
+            WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
+          )
+        ORDER BY t.due_at
+        LIMIT $2
+      ) AS timed
+      UNION ALL
+      SELECT * FROM (
+        SELECT t.run_id, t.place, t.kind, t.due_at, t.version FROM timers AS t
+        WHERE t.kind = 'drain'
+          AND NOT EXISTS (
+            SELECT 1 FROM tasks AS k
+            WHERE k.run_id = t.run_id AND k.state = 'cancelled' AND k.lease_until > {now}
+          )
+          AND ($1 IS NULL OR t.run_id IN (SELECT w.value FROM {each_1} AS w))
+          AND NOT EXISTS (
+            SELECT 1 FROM run_states AS s
+            WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
+          )
+        LIMIT $2
+      ) AS drained
     ) AS d
   ),
   (
@@ -78,7 +100,37 @@ SELECT
           WHERE s.run_id = o.run_id AND s.quarantine IS NOT NULL
         )
     ) AS a
-    WHERE a.nth <= $2
+    WHERE a.nth <= $3
+  ),
+  (
+    SELECT {pack}n.run_id, n.kind, n.place, n.sender, n.data, n.sent_at{packed}
+    FROM (
+      SELECT * FROM notices AS o
+      WHERE (
+          $1 IS NULL
+          OR o.run_id IN (SELECT w.value FROM {each_1} AS w)
+          OR (o.kind = 'start' AND o.sender IN (SELECT w.value FROM {each_1} AS w))
+        )
+        AND NOT EXISTS (
+          SELECT 1 FROM run_states AS s
+          WHERE s.run_id = CASE WHEN o.kind = 'start' THEN o.sender ELSE o.run_id END
+            AND s.quarantine IS NOT NULL
+        )
+      ORDER BY o.sent_at
+      LIMIT $2
+    ) AS n
+  ),
+  (
+    SELECT {pack}u.id{packed}
+    FROM (
+      SELECT b.id FROM mailbox AS b
+      WHERE b.used = 0 AND b.hinted = 1
+        AND NOT EXISTS (
+          SELECT 1 FROM waits AS o
+          WHERE o.namespace = b.namespace AND o.event = b.event AND o.key = b.key
+        )
+      LIMIT $2
+    ) AS u
   )
 """
 
@@ -103,7 +155,8 @@ FROM (
 ) AS d
 """
 
-# Index tops. Ready rows are counted up to a thousand: more is only "many".
+# Index tops; of each run that drains the end of its last live lease. Ready rows are counted up to a thousand: more is
+# only "many".
 PULSE = """
 SELECT
   {now},
@@ -119,14 +172,34 @@ SELECT
     LIMIT 1
   ),
   (
-    SELECT t.due_at FROM timers AS t
-    WHERE ($1 IS NULL OR t.run_id IN (SELECT w.value FROM {each_1} AS w))
-      AND NOT EXISTS (
-        SELECT 1 FROM run_states AS s
-        WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
+    SELECT min(e.due_at) FROM (
+      SELECT * FROM (
+        SELECT t.due_at FROM timers AS t
+        WHERE t.kind <> 'drain'
+          AND ($1 IS NULL OR t.run_id IN (SELECT w.value FROM {each_1} AS w))
+          AND NOT EXISTS (
+            SELECT 1 FROM run_states AS s
+            WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
+          )
+        ORDER BY t.due_at
+        LIMIT 1
+      ) AS timed
+      UNION ALL
+      SELECT COALESCE(
+        (
+          SELECT max(k.lease_until) FROM tasks AS k
+          WHERE k.run_id = t.run_id AND k.state = 'cancelled' AND k.lease_until > {now}
+        ),
+        {now}
       )
-    ORDER BY t.due_at
-    LIMIT 1
+      FROM timers AS t
+      WHERE t.kind = 'drain'
+        AND ($1 IS NULL OR t.run_id IN (SELECT w.value FROM {each_1} AS w))
+        AND NOT EXISTS (
+          SELECT 1 FROM run_states AS s
+          WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
+        )
+    ) AS e
   ),
   (
     SELECT count(*) FROM (

@@ -1,5 +1,7 @@
 """Grants, heartbeats, releases: the statements on lease columns outside a commit."""
 
+from tenuto.adapters.sql.statements.columns import with_columns
+
 # Tasks to lease, highest priority then longest waiting. BRANCH is repeated for each queue, because only within one
 # queue `ready_by_queue` gives that order without a sort; rows of unknown names are skipped inside the index.
 # $1 names, $2 runs or null, $3 how many, $4… one queue each. Locks the ready rows, skipping those of another claim.
@@ -21,15 +23,11 @@ BRANCH = """
       {for_update} {skip_locked}
     ) AS branch
 """
-CANDIDATES = """
+CANDIDATES = with_columns("""
 SELECT
   {now},
   (
-    SELECT {pack}
-      c.run_id, t.place, t.node, t.name, t.queue, t.priority, t.state, t.attempt, t.lost,
-      t.input_seq, t.timeout_us, t.heartbeat_us, t.queue_timeout_us, t.total_until,
-      t.queue_until, t.held, t.ended_lease, p.text, c.since
-    {packed}
+    SELECT {pack}[task], p.text, c.since{packed}
     FROM (
       SELECT run_id, place, priority, since FROM ({branches}) AS candidate
       ORDER BY priority DESC, since, run_id, place
@@ -40,7 +38,7 @@ SELECT
     WHERE t.run_id = c.run_id AND t.place = c.place
       AND p.run_id = t.run_id AND p.place = t.place AND p.kind = 'input' AND p.seq = t.input_seq
   )
-"""
+""")
 
 # What becomes of each beat: [[run, place, lease_id, verdict]], in any order.
 # $1 [[run, place, lease_id, alive]], $2 the worker, $3 = 1: nobody else ends its leases.
@@ -93,7 +91,8 @@ WHERE t.run_id = w.value->>0 AND t.place = w.value->>1
   AND t.lease_id = w.value->>2 AND t.worker = $2 AND t.lease_until > {now}
 """
 
-# Gives them back: the attempt stays, waiting for a worker counts anew.
+# Gives them back: the attempt stays, waiting for a worker counts anew. $3 = 0: nobody had begun, so it was not handed
+# out.
 CLEAR_LEASES = """
 UPDATE tasks SET
   lease_id = NULL,
@@ -102,6 +101,7 @@ UPDATE tasks SET
   lease_until = NULL,
   attempt_until = NULL,
   heartbeat_until = NULL,
+  handed = handed - CASE WHEN $3 = 0 AND handed > 0 THEN 1 ELSE 0 END,
   released_at = {now}
 FROM {each_1} AS w
 WHERE tasks.run_id = w.value->>0 AND tasks.place = w.value->>1

@@ -22,3 +22,18 @@ DELETE_OLD_MESSAGES = """
 DELETE FROM mailbox
 WHERE id IN (SELECT id FROM mailbox WHERE keep_until <= {now} ORDER BY keep_until LIMIT 100)
 """
+
+# Messages $1 [[id]] are not looked at until a wait for their address opens (HINT_MESSAGES), but for those for which
+# another wait is open than the ones that refused them, $2 [[id, run, place, version]]. Index `waits_by_address`.
+UNHINT_MESSAGES = """
+UPDATE mailbox SET hinted = 0
+WHERE id IN (SELECT w.value->>0 FROM {each_1} AS w)
+  AND NOT EXISTS (
+    SELECT 1 FROM waits AS a
+    WHERE a.namespace = mailbox.namespace AND a.event = mailbox.event AND a.key = mailbox.key
+      AND (mailbox.id, a.run_id, a.place, a.version) NOT IN (
+        SELECT w.value->>0, w.value->>1, w.value->>2, CAST(w.value->>3 AS BIGINT)
+        FROM {each_2} AS w
+      )
+  )
+"""

@@ -1,76 +1,76 @@
 """What people and clients read. Read only; nothing here is on the way of a decision."""
 
-RUN = """
+from tenuto.adapters.sql.statements.columns import with_columns
+
+# $1 run $2 1 with the rows of items and pages, 0 without.
+RUN = with_columns("""
 SELECT
   (
-    SELECT {pack}
-      r.run_id, r.namespace, r.workflow, r.version, r.definition, r.key, r.state, r.paused,
-      r.created_at, r.ended_at, r.output, r.error, s.quarantine,
-      s.seq, s.at, s.state, s.paused, s.nodes, s.edges, s.rest
-    {packed}
+    SELECT {pack}[run], [state]{packed}
     FROM runs AS r
     CROSS JOIN run_states AS s
     WHERE r.run_id = $1 AND s.run_id = $1
   ),
   (
-    SELECT {pack}
-      t.run_id, t.place, t.node, t.name, t.queue, t.priority, t.state, t.attempt, t.lost,
-      t.input_seq, t.timeout_us, t.heartbeat_us, t.queue_timeout_us, t.total_until,
-      t.queue_until, t.held, t.ended_lease, t.lease_id, t.worker, t.leased_at, t.lease_until,
-      t.attempt_until, t.heartbeat_until
-    {packed}
-    FROM tasks AS t WHERE t.run_id = $1
+    SELECT {pack}[task], [lease]{packed}
+    FROM tasks AS t WHERE t.run_id = $1 AND ($2 = 1 OR t.place NOT LIKE '%[%')
   ),
   (
     SELECT {pack}t.run_id, t.place, t.kind, t.due_at, t.version{packed}
-    FROM timers AS t WHERE t.run_id = $1
+    FROM timers AS t WHERE t.run_id = $1 AND ($2 = 1 OR t.place NOT LIKE '%[%')
   ),
   (
     SELECT {pack}a.run_id, a.place, a.event, a.key, a.version, a.opened_at{packed}
     FROM waits AS a WHERE a.run_id = $1
   ),
-  (SELECT {pack}r.place{packed} FROM ready AS r WHERE r.run_id = $1)
-"""
+  (
+    SELECT {pack}r.place{packed}
+    FROM ready AS r WHERE r.run_id = $1 AND ($2 = 1 OR r.place NOT LIKE '%[%')
+  )
+""")
 
-# A page, newest first, down the primary key. $1 namespace $2 workflow or null $3 states or null $4 before or null
-# $5 limit $6 key or null $7 since or null $8 until or null $9 an id before those since. Ids are drawn a moment before
+# A page, newest first. $1 namespace $2 workflow or null $3 states or null $4 before or null $5 limit $6 key or null
+# $7 since or null $8 until or null $9 an id before those since $10 the parent or source. Ids are drawn a moment before
 # the run is made. Paused runs answer to the state `paused` as well as to their own.
-RUNS = """
-SELECT {pack}
-  p.run_id, p.namespace, p.workflow, p.version, p.definition, p.key, p.state, p.paused,
-  p.created_at, p.ended_at, p.output, p.error, s.quarantine
-{packed}
+_runs = with_columns("""
+SELECT {pack}[run]{packed}
 FROM (
-  SELECT * FROM runs AS r
-  WHERE r.namespace = $1
-    AND ($2 IS NULL OR r.workflow = $2)
+  SELECT * FROM runs AS o
+  WHERE o.namespace = $1
+    AND ($2 IS NULL OR o.workflow = $2)
     AND (
       $3 IS NULL
-      OR r.state IN (SELECT w.value FROM {each_3} AS w)
-      OR (r.paused = 1 AND 'paused' IN (SELECT w.value FROM {each_3} AS w))
+      OR o.state IN (SELECT w.value FROM {each_3} AS w)
+      OR (o.paused = 1 AND 'paused' IN (SELECT w.value FROM {each_3} AS w))
     )
-    AND ($4 IS NULL OR r.run_id < $4)
-    AND ($6 IS NULL OR r.key = $6)
-    AND ($7 IS NULL OR (r.run_id >= $9 AND r.created_at >= $7))
-    AND ($8 IS NULL OR r.created_at < $8)
-  ORDER BY r.run_id DESC
+    AND ($4 IS NULL OR o.run_id < $4)
+    AND ($6 IS NULL OR o.key = $6)
+    AND ($7 IS NULL OR (o.run_id >= $9 AND o.created_at >= $7))
+    AND ($8 IS NULL OR o.created_at < $8)
+    AND [which]
+  ORDER BY o.run_id DESC
   LIMIT $5
-) AS p
+) AS r
 CROSS JOIN run_states AS s
-WHERE s.run_id = p.run_id
-"""
+WHERE s.run_id = r.run_id
+""")
+# Index `runs_newest`.
+RUNS = _runs.replace("[which]", "CAST($10 AS TEXT) IS NULL")
+# Index `runs_top`.
+TOP_RUNS = _runs.replace("[which]", "o.parent IS NULL AND CAST($10 AS TEXT) IS NULL")
+# Index `runs_by_parent`.
+CHILD_RUNS = _runs.replace("[which]", "o.parent = $10")
+# Index `runs_by_source`.
+REPLAYS = _runs.replace("[which]", "o.source = $10")
 
 # $1 ids.
-RUNS_BY_ID = """
-SELECT {pack}
-  r.run_id, r.namespace, r.workflow, r.version, r.definition, r.key, r.state, r.paused,
-  r.created_at, r.ended_at, r.output, r.error, s.quarantine
-{packed}
+RUNS_BY_ID = with_columns("""
+SELECT {pack}[run]{packed}
 FROM {each_1} AS w
 CROSS JOIN runs AS r
 CROSS JOIN run_states AS s
 WHERE r.run_id = w.value->>0 AND s.run_id = w.value->>0
-"""
+""")
 
 # $1 first characters, $2 the same with a last one after all others, $3 the length. The end of an id has no index.
 RUN_IDS = """
@@ -118,6 +118,28 @@ FROM (
 ) AS p
 """
 
+# Every row of the keys $1 [[run, place, kind]]. Primary key.
+PAYLOAD_ROWS = """
+SELECT {pack}p.place, p.kind, p.seq, p.text{packed}
+FROM {each_1} AS w
+CROSS JOIN payloads AS p
+WHERE p.run_id = w.value->>0 AND p.place = w.value->>1 AND p.kind = w.value->>2
+"""
+
+# The newest child of each of the places $1 [[run, place]]. Index `runs_by_place`.
+LAST_CHILDREN = """
+SELECT {pack}
+  w.value->>1,
+  (
+    SELECT r.run_id FROM runs AS r
+    WHERE r.parent = w.value->>0 AND r.parent_place = w.value->>1
+    ORDER BY r.run_id DESC
+    LIMIT 1
+  )
+{packed}
+FROM {each_1} AS w
+"""
+
 WORKERS = """
 SELECT {pack}
   k.id, k.queues, k.names, k.capacity, k.busy, k.lag_us, k.seen_at, k.version, k.labels
@@ -137,27 +159,21 @@ FROM (
 ) AS a
 """
 
-# Index `runs_by_state`.
+# Index `runs_by_state`. $1 namespace $2 1 for those only that no run called
 COUNTS = """
 SELECT {pack}c.state, c.many{packed}
 FROM (
   SELECT r.state, count(*) AS many FROM runs AS r
   WHERE r.namespace = $1 AND r.state NOT IN ('pending', 'running')
+    AND ($2 = 0 OR r.parent IS NULL)
   GROUP BY r.state
   UNION ALL
   SELECT o.state, count(*) AS many FROM (
     SELECT CASE WHEN paused = 1 THEN 'paused' ELSE state END AS state FROM runs
-    WHERE namespace = $1 AND state IN ('pending', 'running')
+    WHERE namespace = $1 AND state IN ('pending', 'running') AND ($2 = 0 OR parent IS NULL)
   ) AS o
   GROUP BY o.state
 ) AS c
-"""
-
-# $1 namespace $2 name $3 version
-VERSION = """
-SELECT namespace, name, version, hash, source, graph, created_at
-FROM definitions
-WHERE namespace = $1 AND name = $2 AND version = $3
 """
 
 # $1 namespace $2 the name before the page $3 limit
@@ -187,14 +203,107 @@ FROM (
 ) AS d
 """
 
-# $1 namespace $2 states or null $3 queue or null $4 run id before the page or null $5 its place $6 limit. A
-# pending task with a lease is running.
-_tasks = """
+# $1 namespace $2 name
+ALIASES = """
+SELECT {pack}a.alias, a.version{packed}
+FROM aliases AS a
+WHERE a.namespace = $1 AND a.name = $2
+"""
+
+# The items $1 [[run, place, index]] of a foreach as people see them. Primary key.
+_items = with_columns("""
 SELECT {pack}
-  t.run_id, t.place, t.node, t.name, t.queue, t.priority, t.state, t.attempt, t.lost,
-  t.input_seq, t.timeout_us, t.heartbeat_us, t.queue_timeout_us, t.total_until,
-  t.queue_until, t.held, t.ended_lease, t.lease_id, t.worker, t.leased_at, t.lease_until,
-  t.attempt_until, t.heartbeat_until, t.workflow,
+  [index], [task], [lease],
+  CASE WHEN t.state = 'dead' THEN (
+    SELECT p.text FROM payloads AS p
+    WHERE p.run_id = t.run_id AND p.place = t.place AND p.kind = 'error'
+    ORDER BY p.seq DESC
+    LIMIT 1
+  ) END,
+  CASE WHEN EXISTS (
+    SELECT 1 FROM payloads AS p
+    WHERE p.run_id = t.run_id AND p.place = t.place AND p.kind = 'output'
+  ) THEN 1 ELSE 0 END
+{packed}
+""")
+ITEMS = (
+    _items.replace("[index]", "CAST(w.value->>2 AS BIGINT)")
+    + """
+FROM {each_1} AS w
+CROSS JOIN tasks AS t
+WHERE t.run_id = w.value->>0 AND t.place = w.value->>1
+"""
+)
+# The same for items in some states ($5), by a range of the primary key: [$2, $3), those that end with $4. After the
+# index $6, at most $7.
+ITEMS_IN_STATES = (
+    _items.replace("[index]", "t.nth")
+    + """
+FROM (
+  SELECT * FROM (
+    SELECT
+      k.*,
+      CAST(
+        substr(k.place, length($2), length(k.place) - length($2) - length($4)) AS BIGINT
+      ) AS nth
+    FROM tasks AS k
+    WHERE k.run_id = $1 AND k.place >= $2 AND k.place < $3 AND k.place LIKE '%]' || $4
+      AND CASE
+        WHEN k.state = 'pending' AND COALESCE(k.lease_id, k.child) IS NOT NULL THEN 'running'
+        ELSE k.state
+      END IN (SELECT w.value FROM {each_5} AS w)
+  ) AS numbered
+  WHERE numbered.nth > $6
+  ORDER BY numbered.nth
+  LIMIT $7
+) AS t
+"""
+)
+
+# Places of the passes of a node, [[place]]: what starts with $2, ends before $3 and goes on with numbers, of any epoch.
+# Ranges of primary keys. $1 run
+PASSES = """
+SELECT {pack}f.place{packed}
+FROM (
+  SELECT p.place FROM payloads AS p
+  WHERE p.run_id = $1 AND p.place >= $2 AND p.place < $3
+    AND ltrim(substr(p.place, length($2) + 1), '.~0123456789') = ''
+  UNION
+  SELECT t.place FROM tasks AS t
+  WHERE t.run_id = $1 AND t.place >= $2 AND t.place < $3
+    AND ltrim(substr(t.place, length($2) + 1), '.~0123456789') = ''
+) AS f
+"""
+
+# What is known of the places $1 [[run, place]]: state and attempt of the task, the error, 1 if there is an output.
+PASSES_BY_PLACE = """
+SELECT {pack}
+  w.value->>1,
+  (
+    SELECT t.state FROM tasks AS t WHERE t.run_id = w.value->>0 AND t.place = w.value->>1
+  ),
+  (
+    SELECT t.attempt FROM tasks AS t WHERE t.run_id = w.value->>0 AND t.place = w.value->>1
+  ),
+  (
+    SELECT p.text FROM payloads AS p
+    WHERE p.run_id = w.value->>0 AND p.place = w.value->>1 AND p.kind = 'error'
+    ORDER BY p.seq DESC
+    LIMIT 1
+  ),
+  CASE WHEN EXISTS (
+    SELECT 1 FROM payloads AS p
+    WHERE p.run_id = w.value->>0 AND p.place = w.value->>1 AND p.kind IN ('output', 'given')
+  ) THEN 1 ELSE 0 END
+{packed}
+FROM {each_1} AS w
+"""
+
+# $1 namespace $2 states or null $3 queue or null $4 run id before the page or null $5 its place $6 limit. A
+# pending task with a lease, or with a child under way, is running.
+_tasks = with_columns("""
+SELECT {pack}
+  [task], [lease], t.workflow,
   (
     SELECT p.text FROM payloads AS p
     WHERE p.run_id = t.run_id AND p.place = t.place AND p.kind = 'error' AND t.state = 'dead'
@@ -209,8 +318,10 @@ FROM (
   WHERE r.namespace = $1
     AND (
       $2 IS NULL
-      OR CASE WHEN t.state = 'pending' AND t.lease_id IS NOT NULL THEN 'running' ELSE t.state END
-        IN (SELECT w.value FROM {each_2} AS w)
+      OR CASE
+        WHEN t.state = 'pending' AND COALESCE(t.lease_id, t.child) IS NOT NULL THEN 'running'
+        ELSE t.state
+      END IN (SELECT w.value FROM {each_2} AS w)
     )
     AND ($3 IS NULL OR t.queue = $3)
     AND ($4 IS NULL OR t.run_id < $4 OR (t.run_id = $4 AND t.place > $5))
@@ -218,7 +329,7 @@ FROM (
   ORDER BY t.run_id DESC, t.place
   LIMIT $6
 ) AS t
-"""
+""")
 TASKS = _tasks.replace("[which]", "1 = 1")
 # Index `tasks_dead`.
 DEAD_TASKS = _tasks.replace("[which]", "t.state = 'dead'")

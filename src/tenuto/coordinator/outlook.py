@@ -1,0 +1,80 @@
+"""What a retry or a replay does, told by node ids: for people, before and after. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tenuto.coordinator.waiting import Again
+from tenuto.machine.plan import Plan
+from tenuto.model.graph import Graph
+from tenuto.model.ids import parts_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """Node ids, in topological order.
+
+    Attributes:
+        first: what failed or was cut short, or the node to replay from; done again if its turn comes.
+        nodes: these, and all that follows from them.
+        repeated: of them those that had succeeded: their work is done a second time.
+        inside: foreach and call nodes that go on where they stood; `items`: how many items of each foreach.
+        anew: foreach and call nodes that start whole.
+        kept: nodes that keep what they did.
+        changed: kept nodes that have read an input which is another one now.
+        called: waits whose `callback_key` was told to somebody by the run as it was: that call will not reach them.
+        skipped: the node that is taken as done.
+    """
+
+    first: tuple[str, ...]
+    nodes: tuple[str, ...]
+    repeated: tuple[str, ...] = ()
+    inside: tuple[str, ...] = ()
+    items: tuple[tuple[str, int], ...] = ()
+    anew: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    called: tuple[str, ...] = ()
+    skipped: str | None = None
+
+
+def outlook_json(outlook: Outlook) -> dict[str, object]:
+    """As JSON values."""
+    return {
+        "first": list(outlook.first),
+        "nodes": list(outlook.nodes),
+        "repeated": list(outlook.repeated),
+        "inside": list(outlook.inside),
+        "items": dict(outlook.items),
+        "anew": list(outlook.anew),
+        "kept": list(outlook.kept),
+        "changed": list(outlook.changed),
+        "called": list(outlook.called),
+        "skipped": outlook.skipped,
+    }
+
+
+def outlook_of(graph: Graph, plan: Plan, again: Again, *, skip: str | None = None) -> Outlook:
+    """Name the nodes of a plan. A call goes on inside only if its child allows it."""
+    nodes = graph.definition.nodes
+    allowing = {parts_of(place).node for place, _ in again.children}
+    allowing |= {node for node, _ in again.items}
+    inside = tuple(n for n in plan.inside if nodes[n].id in allowing and nodes[n].id != skip)
+    refused = [n for n in plan.inside if n not in inside and nodes[n].id != skip]
+    redone = set(plan.nodes)
+
+    def ids(numbers: tuple[int, ...]) -> tuple[str, ...]:
+        return tuple(nodes[n].id for n in numbers)
+
+    return Outlook(
+        first=ids(plan.first),
+        nodes=ids(plan.nodes),
+        repeated=ids(plan.repeated),
+        inside=ids(inside),
+        items=tuple((node, len(indexes)) for node, indexes in again.items if node != skip),
+        anew=ids(tuple(sorted((*plan.anew, *refused), key=graph.rank.__getitem__))),
+        kept=ids(tuple(n for n in graph.order if n not in redone)),
+        changed=ids(plan.changed),
+        called=ids(plan.called),
+        skipped=skip,
+    )
