@@ -8,19 +8,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
 
-from tests.support.graphs import graph, key, value
+from tests.support.graphs import definition, graph, index_of, key, value
+from tests.support.saga import saga
 from tests.support.world import World
 
 from tenuto.machine.columns import encode_snapshot
 from tenuto.machine.events import Deadline, TimerKind
 from tenuto.machine.fold import Ledger
 from tenuto.machine.snapshot import Snapshot, Task
-from tenuto.model.definition import Fail, Wait, WaitForEvent, Work
-from tenuto.model.expressions import Fault
-from tenuto.model.retry import RetryPolicy
+from tenuto.model.definition import (
+    Call,
+    Fail,
+    Foreach,
+    Handler,
+    NodeType,
+    Tolerance,
+    Wait,
+    WaitForEvent,
+    Work,
+)
+from tenuto.model.expressions import Expression, ExpressionKind, Fault
+from tenuto.model.retry import Jitter, RetryPolicy
 from tenuto.model.stored import encode_graph
 
 FOLDER = Path(__file__).parent / "histories"
@@ -127,6 +138,94 @@ def conditions_and_faults() -> World:
     return world
 
 
+def lists_and_children() -> World:
+    """A list in batches of which one fails too often, one page by page, a child that fails and is tried again."""
+    work = Work("hash", value("{}"))
+    over = Expression(ExpressionKind.ITEMS, "list", "nodes.f.over")
+    call = Call(None, 0, value("{}"), retry=RetryPolicy(max_attempts=2, jitter=Jitter.NONE))
+    inside = graph("x")
+    inside = replace(inside, definition=replace(inside.definition, inline=True))
+    plain = definition(
+        "f -failure-> c; p -> c; c -> d",
+        types={"f": "foreach", "p": "foreach", "c": "call"},
+        details={
+            "f": Foreach(work, over=over, batch=2, concurrency=2, tolerate=Tolerance(1)),
+            "p": Foreach(work, source=Work("pages", value('"page"'))),
+            "c": call,
+        },
+    )
+    outside = index_of(replace(plain, inlines=(inside.definition,)))
+    outside = replace(outside, inlines=(inside,))
+    world = World(outside, {"list": "[1,2,3,4,5,6,7,8]"}).start()
+    world.succeed("p[p0]", '{"items":[1],"next":"more"}')
+    world.succeed("p[p1]", '{"items":[2,3],"next":null}')
+    for index in range(3):
+        world.succeed(f"p[{index}]")
+    world.fail("f[0]")
+    world.succeed("f[1]")
+    world.fail("f[2]")
+    world.child("c").fail("x")
+    world.tell()
+    world.fire("c", TimerKind.BACKOFF)
+    world.child("c").succeed("x")
+    world.tell()
+    world.pause()
+    world.now += 1_000
+    world.resume(freeze=True)
+    world.succeed("d")
+    return world
+
+
+def closing_and_undoing() -> World:
+    """Three nodes with handlers, one cancelled under way and late; the drain, undoing, `on_failure`."""
+    world = World(
+        saga(
+            "a -> b; b -> c; z",
+            undo=["a", "b"],
+            started=["z"],
+            on_failure=Handler(NodeType.TASK, Work("tell", value('"told"'))),
+        )
+    ).start()
+    late = world.grant("z")
+    world.succeed("a")
+    world.succeed("b")
+    world.fail("c")
+    world.accept(world.success_of(late))
+    world.drained()
+    for place in ("z!undo", "b!undo"):
+        world.succeed(place)
+    world.fail("a!undo")
+    world.succeed("!on_failure")
+    return world
+
+
+def retries_and_skips() -> World:
+    """A run that is retried twice: a task goes on, a loop goes on in its pass, a node is taken as done."""
+    text = "h -> a; a -> s; s -> h when 'again' loop 3; s -> e else; e -> g"
+    world = World(graph(text, types={"s": "switch"}), {"again": [True, False]}).start()
+    world.succeed("h")
+    world.succeed("a")
+    world.succeed("h")
+    world.fail("a")
+    world.retry()
+    world.succeed("a")
+    world.fail("e")
+    world.retry(skip="e", output='"given"')
+    world.skip("g", '"also given"')
+    return world
+
+
+def replayed() -> World:
+    """A new run that keeps what another one did before its second node."""
+    source = World(graph("a -> b; b -> c")).start()
+    for id in "abc":
+        source.succeed(id)
+    world = source.replay("b")
+    world.succeed("b")
+    world.terminate("enough")
+    return world
+
+
 SCENARIOS: dict[str, Callable[[], World]] = {
     function.__name__: function
     for function in (
@@ -134,6 +233,10 @@ SCENARIOS: dict[str, Callable[[], World]] = {
         loops_and_races,
         waits_and_messages,
         conditions_and_faults,
+        lists_and_children,
+        closing_and_undoing,
+        retries_and_skips,
+        replayed,
     )
 }
 
@@ -184,6 +287,7 @@ def main() -> None:
             "graph": json.loads(encode_graph(world.graph)),
             "history": [[p.kind, at, p.place, json.loads(p.data)] for at, p in world.history],
             "columns": COLUMNS,
+            "run": world.run_id,
             "folded": folded_form(*world.fold()),
         }
         path.write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from tenuto.machine.fold import Recorded, fold
 from tenuto.model.definition import WaitForEvent, Work
 from tenuto.model.errors import InvariantViolated
 from tenuto.model.expressions import Expression, ExpressionKind, Message, Scope, Verdict
-from tenuto.model.ids import RUN_PLACE, MessageId, Place
+from tenuto.model.ids import RUN_PLACE, MessageId, Place, RunId
 from tenuto.model.payload import PayloadKey, PayloadKind, Text
 from tenuto.model.retry import RetryPolicy
 from tenuto.model.states import CancelReason, TaskState
@@ -35,16 +37,43 @@ def test_X8_there_is_a_golden_history_of_every_scenario() -> None:
 @pytest.mark.rule("X8.2")
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_X8_a_recorded_history_folds_the_same_for_ever(path: Path) -> None:
+    refold(path)
+
+
+def refold(path: Path) -> None:
+    """Fold a recorded history, and compare."""
     recorded = json.loads(path.read_text())
     found = decode_graph(json.dumps(recorded["graph"]))
     rows = [
         (kind, at, Place(place), json.dumps(data)) for kind, at, place, data in recorded["history"]
     ]
 
-    folded = fold(RUN, found, (codec.decode_event(*row) for row in rows))
+    run_id = RunId(recorded.get("run", RUN))
+    folded = fold(run_id, found, (codec.decode_event(*row) for row in rows))
 
     form = folded_form(*folded, recorded.get("columns", FIRST_COLUMNS))
     assert json.loads(json.dumps(form)) == recorded["folded"]
+
+
+@pytest.mark.rule("X8.2")
+def test_X8_histories_fold_where_CEL_is_not_installed() -> None:
+    """In a process that cannot import it; the stored graphs say what their expressions read."""
+    script = (
+        "import sys; sys.modules['cel_expr_python'] = None\n"
+        "from tests.unit.machine.test_fold import GOLDEN, refold\n"
+        "for path in GOLDEN: refold(path)\n"
+        "print(len(GOLDEN), any(name.startswith('tenuto.adapters') for name in sys.modules))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=FOLDER.parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout == f"{len(GOLDEN)} False\n", done.stderr
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
