@@ -60,7 +60,7 @@ TYPED = tuple(
 ARCH: Command = pytest("tests/architecture")
 
 STAGES = (
-    Stage("setup", 300, ((sys.executable, "scripts/environment.py"),)),
+    Stage("setup", 200, ((sys.executable, "scripts/environment.py"),)),
     Stage("run", 90, ((PYTHON, "examples/order/main.py"),)),
     Stage(
         "lint",
@@ -74,16 +74,16 @@ STAGES = (
         ),
     ),
     Stage("types", 120, ((str(BIN / "mypy"), *TYPED),)),
-    Stage("unit", 240, (pytest("tests/unit", workers=2),)),
-    Stage("property", 300, (pytest("tests/property", workers=2),)),
-    Stage("conformance", 120, (pytest("tests/conformance", workers=2),)),
-    Stage("browser", 300, ((sys.executable, "scripts/browser.py"),)),
+    Stage("unit", 360, (pytest("tests/unit", workers=2),)),
+    Stage("property", 360, (pytest("tests/property", workers=2),)),
+    Stage("conformance", 150, (pytest("tests/conformance", workers=2),)),
+    Stage("browser", 200, ((sys.executable, "scripts/browser.py"),)),
     # The next three start processes and measure waits: one at a time on two cores.
-    Stage("integration", 900, (pytest("tests/integration"),)),
-    Stage("e2e", 1_200, (pytest("tests/e2e"),)),
-    Stage("examples", 420, (pytest("tests/examples"),)),
-    Stage("docs", 120, ((PYTHON, "scripts/docs.py"),)),
-    Stage("newest-python", 600, ((PYTHON, "scripts/newest_python.py"),)),
+    Stage("integration", 800, (pytest("tests/integration"),)),
+    Stage("e2e", 1_100, (pytest("tests/e2e"),)),
+    Stage("examples", 540, (pytest("tests/examples"),)),
+    Stage("docs", 90, ((PYTHON, "scripts/docs.py"),)),
+    Stage("newest-python", 700, ((PYTHON, "scripts/newest_python.py"),)),
     # By name only.
     Stage("arch", 60, (ARCH,), always=False),
     Stage(
