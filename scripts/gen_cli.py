@@ -68,8 +68,8 @@ an unfinished run on, where no engine has the file open. A node is
 `{id, type, state, attempts, iteration, waits_for, command, awaits, took, error}`; `state` is its status, or for an
 active one `running`, `ready`, `retry` or `waiting`, and `interrupted` for an attempt whose engine is gone; `command`
 ends its wait, `awaits` is the `{event, key, payload}` that does, and `took` lists where a condition led. A step of the
-timeline is `{place, node, what, attempt, result, code, message, worker, start_us, duration_us}`, `what` being
-`attempt`, `wait`, `event` or `run`. With `-o jsonl` each step is a line as it ends, and the last line is the whole.
+timeline is `{place, node, what, attempt, result, code, message, worker, child, start_us, duration_us}`, `what`
+being `attempt`, `child`, `wait`, `event`, `run`, or `items` for many of a foreach together. With `-o jsonl` each step is a line as it ends, and the last line is the whole.
 `run watch -o json` and `run wait -o json` print the same. A key that begins with `once-` was drawn by a client, so that
 its request could be repeated; tables leave it out.
 

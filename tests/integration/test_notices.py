@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from tests.support.driver import engine_with
 from tests.support.graphs import definition, graph, index_of, value
 from tests.support.house import House, house
 
@@ -112,3 +115,50 @@ async def test_a_cancel_that_comes_before_the_start_is_found_again(
 
         assert run.state == "cancelled"
         assert (await h.reads.get_run(child)).run.state == "cancelled"
+
+
+ITEMS_OF_SETS = """
+name: many
+nodes:
+  e:
+    type: foreach
+    over: "range(20000)"
+    do: {nodes: {s: {type: set, values: {n: 1}}, t: {type: task, task: nobody_has_it, needs: s}}}
+    concurrency: 10000
+"""
+
+
+def test_a_stop_does_not_wait_for_children_that_have_yet_to_begin(tmp_path: Path) -> None:
+    with engine_with(path=tmp_path / "tenuto.db") as driver:
+        run_id = driver.begin(ITEMS_OF_SETS)
+        driver.until(lambda: driver.children(run_id))
+        begun_at = time.monotonic()
+    took = time.monotonic() - begun_at
+
+    with engine_with(path=tmp_path / "tenuto.db") as driver:
+        assert took < 5
+        assert driver.row(run_id).state == "running"
+        driver.ask(driver.commands.terminate(run_id))
+        assert driver.end(run_id).state == "cancelled"
+
+
+def test_C4_what_ends_runs_goes_before_the_thousands_that_have_yet_to_begin() -> None:
+    bomb = """
+name: bomb
+input: {type: object}
+nodes:
+  e: {type: foreach, over: "range(4)", call: bomb, input: {n: "${input.n + 1}"}, tolerate: 4}
+"""
+    with engine_with() as driver:
+        driver.deploy(bomb)
+        run_id = driver.begin(bomb, input={"n": 0})
+
+        def count() -> int:
+            return sum(driver.ask(driver.engine.reads.count_runs("default")).values())
+
+        driver.until(lambda: count() > 1_000)
+        first = driver.children(run_id)
+        driver.ask(driver.commands.terminate(run_id))
+        driver.until(lambda: all(driver.row(child.run_id).state == "cancelled" for child in first))
+
+        assert count() < 5_000

@@ -247,7 +247,7 @@ class Commands:
             for _, child in again.children:
                 whole.setting.focus.add(child)
             await self._submit(run_id, fact, call)
-        return outlook_of(graph, plan, again, skip=skip)
+        return outlook_of(graph, plan, again, skip=skip, lists=snapshot.items)
 
     async def replay(
         self,

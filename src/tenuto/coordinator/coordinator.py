@@ -59,18 +59,14 @@ from tenuto.model.graph import Graph
 from tenuto.model.ids import RunId
 from tenuto.model.payload import PayloadKey
 from tenuto.model.states import FINAL_RUN_STATES
-from tenuto.ports.store import (
-    Committed,
-    Loaded,
-    NoticeKind,
-    RunRow,
-    Store,
-)
+from tenuto.ports.store import Committed, Loaded, NoticeKind, RunRow, Store
 from tenuto.runtime.logging import get_logger
 
 EVENTS_MAX = 500
 """Facts decided in one cycle: a commit of so many takes some 50 ms, which bounds everybody's latency."""
 EVENTS_PER_RUN_MAX = 100
+BEGINNINGS_MIN = 100
+"""Children that begin in a cycle, however much else there is to do."""
 LOSSES_ALONE = 3
 """Changes of a run lost in a row, after which its events go one by one."""
 LOSSES_MAX = 50
@@ -132,7 +128,7 @@ class Coordinator:
         lanes = self._lanes
         for fact in facts:
             lane = lanes[hash(fact.run_id) % len(lanes)]
-            lane.inbox.append(fact)
+            (lane.beginnings if fact.begins_child else lane.inbox).append(fact)
             lane.wake.set()
 
     def remembers(self, run_id: RunId) -> bool:
@@ -157,6 +153,7 @@ class _Lane:
     def __init__(self, whole: Coordinator, number: int) -> None:
         self.number = number
         self.inbox: deque[Waiting] = deque()
+        self.beginnings: deque[Waiting] = deque()
         self.wake = asyncio.Event()
         self.cache = RunCache()
         self._whole = whole
@@ -164,7 +161,9 @@ class _Lane:
 
     async def run(self, stopping: asyncio.Event) -> None:
         while True:
-            if not self.inbox:
+            if stopping.is_set():
+                self._leave_stored()
+            if not self.inbox and not self.beginnings:
                 if stopping.is_set():
                     return
                 self.wake.clear()
@@ -172,23 +171,34 @@ class _Lane:
                 continue
             await self._cycle(self._take())
 
+    def _leave_stored(self) -> None:
+        """What is stored goes on in the next engine: runs that start runs would keep this one for ever."""
+        for queue in (self.inbox, self.beginnings):
+            for fact in [fact for fact in queue if fact.is_stored]:
+                fact.call.answer(fact.slot, fact.absent())
+            left = [fact for fact in queue if not fact.is_stored]
+            queue.clear()
+            queue.extend(left)
+
     def _take(self) -> list[Work]:
-        """All that waits, by run, up to the bounds."""
+        """All that waits, by run, up to the bounds. Children begin last: what ends runs must not wait for thousands."""
         groups: dict[RunId, list[Waiting]] = {}
         count = 0
         left: list[Waiting] = []
         inbox = self.inbox
-        while inbox and count < EVENTS_MAX and len(left) < EVENTS_MAX:
-            fact = inbox.popleft()
-            group = groups.get(fact.run_id)
-            if group is None:
-                groups[fact.run_id] = [fact]
-            elif len(group) < EVENTS_PER_RUN_MAX:
-                group.append(fact)
-            else:
-                left.append(fact)
-                continue
-            count += 1
+        shared = EVENTS_MAX - min(len(self.beginnings), BEGINNINGS_MIN)
+        for queue, most in ((inbox, shared), (self.beginnings, EVENTS_MAX)):
+            while queue and count < most and len(left) < EVENTS_MAX:
+                fact = queue.popleft()
+                group = groups.get(fact.run_id)
+                if group is None:
+                    groups[fact.run_id] = [fact]
+                elif len(group) < EVENTS_PER_RUN_MAX:
+                    group.append(fact)
+                else:
+                    left.append(fact)
+                    continue
+                count += 1
         works = []
         for run_id, facts in groups.items():
             if len(facts) > 1 or facts[0].alone:

@@ -60,6 +60,7 @@ class _Notice(Waiting):
     __slots__ = ("notice",)
 
     passes_quarantine = False
+    is_stored = True
 
     def __init__(self, notice: NoticeRow, call: Call, slot: int) -> None:
         super().__init__(notice.run_id, call, slot)
@@ -92,6 +93,8 @@ class StartNotice(_Notice, Starting):
     """A child is to begin. Its texts are copies of its parent's."""
 
     __slots__ = ("_order",)
+
+    begins_child = True
 
     def __init__(self, notice: NoticeRow, call: Call, slot: int) -> None:
         super().__init__(notice, call, slot)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tenuto.coordinator.waiting import Again
 from tenuto.machine.plan import Plan
+from tenuto.machine.snapshot import Items
 from tenuto.model.graph import Graph
 from tenuto.model.ids import parts_of
 
@@ -54,8 +56,18 @@ def outlook_json(outlook: Outlook) -> dict[str, object]:
     }
 
 
-def outlook_of(graph: Graph, plan: Plan, again: Again, *, skip: str | None = None) -> Outlook:
-    """Name the nodes of a plan. A call goes on inside only if its child allows it."""
+def outlook_of(
+    graph: Graph,
+    plan: Plan,
+    again: Again,
+    *,
+    skip: str | None = None,
+    lists: Mapping[int, Items] | None = None,
+) -> Outlook:
+    """Name the nodes of a plan. A call goes on inside only if its child allows it.
+
+    `lists`: how far each foreach is; of one that is taken up again, items that had not begun are done too.
+    """
     nodes = graph.definition.nodes
     allowing = {parts_of(place).node for place, _ in again.children}
     allowing |= {node for node, _ in again.items}
@@ -66,12 +78,18 @@ def outlook_of(graph: Graph, plan: Plan, again: Again, *, skip: str | None = Non
     def ids(numbers: tuple[int, ...]) -> tuple[str, ...]:
         return tuple(nodes[n].id for n in numbers)
 
+    def unbegun(node: str) -> int:
+        items = (lists or {}).get(graph.numbers[node])
+        return 0 if items is None else items.listed - items.next
+
     return Outlook(
         first=ids(plan.first),
         nodes=ids(plan.nodes),
         repeated=ids(plan.repeated),
         inside=ids(inside),
-        items=tuple((node, len(indexes)) for node, indexes in again.items if node != skip),
+        items=tuple(
+            (node, len(indexes) + unbegun(node)) for node, indexes in again.items if node != skip
+        ),
         anew=ids(tuple(sorted((*plan.anew, *refused), key=graph.rank.__getitem__))),
         kept=ids(tuple(n for n in graph.order if n not in redone)),
         changed=ids(plan.changed),

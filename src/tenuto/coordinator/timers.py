@@ -9,6 +9,7 @@ still is. Whatever it finds is compared again when its run is decided.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from tenuto.coordinator.coordinator import Coordinator
 from tenuto.coordinator.matching import Matching
@@ -18,7 +19,7 @@ from tenuto.coordinator.setting import Setting
 from tenuto.coordinator.waiting import Call, DrainWaiting, MatchWaiting, TimerWaiting, Waiting
 from tenuto.machine.events import Rejection, TimerKind
 from tenuto.model.errors import Unavailable
-from tenuto.ports.store import Due, Store
+from tenuto.ports.store import Due, NoticeKind, NoticeRow, Store
 from tenuto.runtime.backoff import Backoff
 from tenuto.runtime.service import pause
 
@@ -50,6 +51,7 @@ class Timers:
         self._backoff = Backoff(setting.dice.draw)
         self._runs = setting.focus.runs
         self._matching = Matching()
+        self._starting: Call | None = None
         self._wake = asyncio.Event()
         self._next_at = 0
         self._pulse_at = 0
@@ -105,14 +107,16 @@ class Timers:
         if self._recovery.doubts:
             self.hint(due.now + LOOK_AGAIN_US)
         matches, hopeless = self._matching.choose(due)
-        call = Call(len(tasks) + len(due.timers) + len(due.notices) + len(matches))
+        self._start([notice for notice in due.notices if notice.kind is NoticeKind.START])
+        notices = [notice for notice in due.notices if notice.kind is not NoticeKind.START]
+        call = Call(len(tasks) + len(due.timers) + len(notices) + len(matches))
         facts: list[Waiting] = []
         for task in tasks:
             facts.append(self._recovery.fact(task, call, len(facts)))
         for run_id, timer in due.timers:
             waiting = DrainWaiting if timer.kind is TimerKind.DRAIN else TimerWaiting
             facts.append(waiting(run_id, timer, call, len(facts)))
-        for notice in due.notices:
+        for notice in notices:
             facts.append(fact_of(notice, call, len(facts)))
         for match in matches:
             facts.append(MatchWaiting(match, call, len(facts)))
@@ -128,6 +132,19 @@ class Timers:
         if hopeless:
             await self._store.unhint(hopeless, self._matching.refusals_of(hopeless))
         return any(answer is True for answer in call.answers)
+
+    def _start(self, notices: Sequence[NoticeRow]) -> None:
+        """Hand in children that are to begin, not waited for: thousands may, and what ends runs must not."""
+        if not notices or not (self._starting is None or self._starting.done.done()):
+            return
+        call = self._starting = Call(len(notices))
+        call.done.add_done_callback(lambda _: self._started(call))
+        self.coordinator.submit(fact_of(each, call, slot) for slot, each in enumerate(notices))
+
+    def _started(self, call: Call) -> None:
+        failed = call.done.cancelled() or call.done.exception() is not None
+        if not failed and any(answer is True for answer in call.answers):
+            self.hint(0)  # there may be more
 
     async def _sleep(self, stopping: asyncio.Event) -> None:
         poll_at = self._clock.now() + POLL_US

@@ -182,6 +182,10 @@ class Waiting:
     """Whether it never shares a change with other events (orders on sets of rows)."""
     passes_quarantine = True
     """Whether it is tried although the run is quarantined."""
+    begins_child = False
+    """Whether it begins a run that another one has called; so many may wait that all else goes first."""
+    is_stored = False
+    """Whether it is stored, so that an engine which stops may leave it to the next."""
 
     def __init__(self, run_id: RunId, call: Call, slot: int) -> None:
         self.run_id = run_id

@@ -208,16 +208,24 @@ async def read_errors(reads: Reads, graph: Graph, detail: RunDetail) -> Mapping[
 
 
 async def with_cause(reads: Reads, run_id: RunId, place: Place, error: object) -> object:
-    """The error of a foreach that died of its items, with that of the first as `details.cause`; any other as it is."""
-    if not isinstance(error, dict) or error.get("code") != "foreach_failed":
+    """The error of a foreach that died of its items, with that of the first as `details.cause`; any other as it is.
+
+    What a child failed of is such an error too, where a foreach in there did.
+    """
+    details = error.get("details") if isinstance(error, dict) else None
+    if not isinstance(error, dict) or not isinstance(details, dict):
         return error
-    details = error.get("details")
-    if not isinstance(details, dict) or not isinstance(index := details.get("index"), int):
-        return error
-    items = await reads.list_items(run_id, place, after=index - 1, limit=1)
-    if not items or items[0].index != index or items[0].error is None:
-        return error
-    return error | {"details": details | {"cause": json.loads(items[0].error)}}
+    cause: object = None
+    if error.get("code") == "foreach_failed" and isinstance(index := details.get("index"), int):
+        items = await reads.list_items(run_id, place, after=index - 1, limit=1)
+        if items and items[0].index == index and items[0].error is not None:
+            told = json.loads(items[0].error)
+            cause = await with_cause(reads, run_id, items[0].place, told)
+    elif isinstance(told := details.get("cause"), dict) and "run_id" in details:
+        child = (await reads.find_children(run_id, (place,))).get(place)
+        if child is not None and child == details["run_id"]:
+            cause = await with_cause(reads, child, Place(str(told.get("node"))), told)
+    return error if cause is None else error | {"details": details | {"cause": cause}}
 
 
 def _caused(error: object, graph: Graph, detail: RunDetail, errors: Mapping[str, object]) -> object:

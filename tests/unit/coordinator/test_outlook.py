@@ -8,6 +8,7 @@ from tests.support.graphs import graph
 from tenuto.coordinator.outlook import outlook_of
 from tenuto.coordinator.waiting import Again
 from tenuto.machine.plan import Plan
+from tenuto.machine.snapshot import Items
 from tenuto.model.ids import Place, RunId
 
 GRAPH = graph("a -> e; a -> c; e -> z; c -> z", types={"e": "foreach", "c": "call"})
@@ -20,6 +21,10 @@ def test_R1_a_call_goes_on_inside_only_if_its_child_allows_it() -> None:
     allowing = Again((("e", (1, 4)),), ((Place("c"), RunId("child")),))
     outlook = outlook_of(GRAPH, PLAN, allowing)
     assert (outlook.inside, outlook.anew, outlook.items) == (("e", "c"), (), (("e", 2),))
+
+    lists = {E: Items(listed=50, next=8, complete=True, concurrency=8, tolerate=0)}
+    outlook = outlook_of(GRAPH, PLAN, allowing, lists=lists)
+    assert outlook.items == (("e", 44),), "what had not begun is done too"
 
     outlook = outlook_of(GRAPH, PLAN, Again((("e", (1, 4)),)))
     assert (outlook.inside, outlook.anew) == (("e",), ("c",))

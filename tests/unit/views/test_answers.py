@@ -270,6 +270,27 @@ def test_a_foreach_that_failed_names_what_its_first_item_failed_of(world: World)
         assert error["details"]["cause"]["message"] == "it burns"
 
 
+DEEP = """
+name: deep
+nodes:
+  sub: {type: call, do: {nodes: {each: {type: foreach, over: "range(3)", task: explode}}}}
+"""
+
+
+def test_the_first_item_is_named_where_a_child_failed_of_it(world: World) -> None:
+    order = world.row
+    try:
+        world.deploy(DEEP)
+        run_id = world.start(1)
+    finally:
+        world.row = order
+
+    run = world.ask(world.answers.get_run(run_id))
+    for error in (run["error"], run["nodes"][0]["error"]):
+        assert error["code"] == "child_failed"
+        assert error["details"]["cause"]["details"]["cause"]["message"] == "it burns"
+
+
 JAMMED = """
 name: jammed
 nodes:

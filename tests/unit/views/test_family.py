@@ -307,7 +307,7 @@ def test_lost_attempts_at_items_share_a_line_and_are_no_failures() -> None:
     ],
 )
 def test_how_far_a_foreach_is_is_told_without_noise(more: dict[str, int], told: str) -> None:
-    assert ItemCounts(total=1_000, **more).told == told
+    assert ItemCounts(total=1_000, **more).told == told  # type: ignore[arg-type]
 
 
 def test_a_few_items_have_a_line_each() -> None:

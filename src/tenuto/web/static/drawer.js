@@ -31,7 +31,7 @@ export function drawer({ run, line, details, notes, failed, acts, close }) {
     ),
     line.waits_for && h("section", { key: "waits" }, h("h3", null, "Waits for"), h("p", null, line.waits_for), line.command && command(line.command)),
     acts.length > 0 && h("div", { key: "acts", class: "acts" }, acts.map(({ text, act }) => h("button", { type: "button", key: text, class: "small", onclick: act }, text))),
-    line.items && section("Items", progress(line.items)),
+    line.items && section("Items", progress(line.items, line.state)),
     failed?.items.length > 0 && section("Items that failed", failedView(run, line.id, failed)),
     (details?.child ?? line.child) && section("Run that it has called", runLink(details?.child ?? line.child)),
     line.undo && section("Undoing", h("p", null, line.undo), line.undo_error && failure(line.undo_error)),

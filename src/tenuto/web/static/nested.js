@@ -42,13 +42,13 @@ export function children(run, choose) {
   );
 }
 
-/** How far a foreach is: a bar, and in words. */
-export function progress(items) {
+/** How far a foreach is: a bar, and in words. `state` is its own: failures that it tolerates do not make it red. */
+export function progress(items, state) {
   const parts = [`${items.succeeded + items.failed} of ${items.total}${items.complete ? "" : "+"}`];
   for (const name of ["failed", "active", "cancelled"]) if (items[name]) parts.push(`${items[name]} ${name}`);
   return h(
     "div",
-    { class: items.failed ? "items bad" : "items" },
+    { class: state === "dead" ? "items bad" : "items" },
     h("progress", { value: items.succeeded + items.failed, max: Math.max(1, items.total), "aria-label": "Items that have ended" }),
     h("span", null, parts.join(", ")),
   );

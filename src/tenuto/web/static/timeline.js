@@ -41,7 +41,7 @@ function line(node, steps, { total, chosen, progress, choose }) {
       h("span", { class: steps.length ? "bars" : "bars none" }, bars(steps, total)),
       h("span", { class: "figures soft" }, figures(node, busy).map((part) => h("span", null, part))),
     ),
-    node.items && progressOf(node.items),
+    node.items && progressOf(node.items, node.state),
     node.state === "running" && done && h("p", { class: "why" }, done),
     node.waits_for && h("p", { class: "why" }, `waits for ${node.waits_for}`),
     node.error && h("p", { class: "why bad" }, said(node.error)),

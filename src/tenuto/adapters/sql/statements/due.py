@@ -105,19 +105,33 @@ SELECT
   (
     SELECT {pack}n.run_id, n.kind, n.place, n.sender, n.data, n.sent_at{packed}
     FROM (
-      SELECT * FROM notices AS o
-      WHERE (
-          $1 IS NULL
-          OR o.run_id IN (SELECT w.value FROM {each_1} AS w)
-          OR (o.kind = 'start' AND o.sender IN (SELECT w.value FROM {each_1} AS w))
-        )
-        AND NOT EXISTS (
-          SELECT 1 FROM run_states AS s
-          WHERE s.run_id = CASE WHEN o.kind = 'start' THEN o.sender ELSE o.run_id END
-            AND s.quarantine IS NOT NULL
-        )
-      ORDER BY o.sent_at
-      LIMIT $2
+      SELECT * FROM (
+        SELECT * FROM notices AS o
+        WHERE o.kind = 'start'
+          AND (
+            $1 IS NULL
+            OR o.run_id IN (SELECT w.value FROM {each_1} AS w)
+            OR o.sender IN (SELECT w.value FROM {each_1} AS w)
+          )
+          AND NOT EXISTS (
+            SELECT 1 FROM run_states AS s
+            WHERE s.run_id = o.sender AND s.quarantine IS NOT NULL
+          )
+        ORDER BY o.sent_at
+        LIMIT $2
+      ) AS begins
+      UNION ALL
+      SELECT * FROM (
+        SELECT * FROM notices AS o
+        WHERE o.kind <> 'start'
+          AND ($1 IS NULL OR o.run_id IN (SELECT w.value FROM {each_1} AS w))
+          AND NOT EXISTS (
+            SELECT 1 FROM run_states AS s
+            WHERE s.run_id = o.run_id AND s.quarantine IS NOT NULL
+          )
+        ORDER BY o.sent_at
+        LIMIT $2
+      ) AS others
     ) AS n
   ),
   (
