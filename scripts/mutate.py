@@ -57,7 +57,8 @@ def sources() -> list[bytes]:
     files = [path.read_bytes() for path in sorted((ROOT / "examples").glob("**/*.yaml"))]
     found = [data for data in files if b"\nnodes:" in data]
     docs = (ROOT / "docs" / "definition.md").read_text()
-    found += [text.encode() for text in re.findall(r"```yaml\n(.*?)```", docs, re.DOTALL)]
+    fences = re.findall(r"```yaml\n(.*?)```", docs, re.DOTALL)
+    found += [text.encode() for text in fences if "\nnodes:" in text]
     return [*found, *(text.encode() for text in _BUILT_IN)]
 
 

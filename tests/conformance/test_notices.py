@@ -166,7 +166,7 @@ async def test_notices_come_oldest_first_and_a_start_before_what_follows_it(
     await commit(store, a_change(child, 1, notices=(settled,)))
 
     assert (await store.due(limit=10, runs=None)).notices == (start, cancel, settled)
-    assert len((await store.due(limit=2, runs=None)).notices) == 2
+    assert (await store.due(limit=1, runs=None)).notices == (start, cancel)  # so many of each
 
 
 async def test_notices_can_be_asked_for_some_runs_only(store: Store) -> None:

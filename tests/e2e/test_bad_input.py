@@ -56,7 +56,7 @@ TABLE: list[tuple[str, list[str], int, str]] = [
     ("a folder as input", ["run", "greet.yaml", "--input", "@."], USAGE,
      "error: --input: . is a directory; name a file in it"),
     ("no input", ["run", "greet.yaml"], USAGE,
-     "error: input: 'name' is a required property; add it"),
+     "error: input: 'name' is a required property; add it: --set name=… or --input @FILE"),
     ("input of a wrong type", ["run", "greet.yaml", "--input", '{"name": 1}'], USAGE,
      "error: input.name: 1 is not of type 'string'; give text in quotes"),
     ("input that is no JSON", ["run", "greet.yaml", "--input", "{name: x}"], USAGE,

@@ -315,7 +315,7 @@ PORTS = [
             Shell(f"LC_ALL=C {RUN} --set name=Zoë --var größe=x"),
             "error: vars.größe: the definition declares no such var; it declares `greeting`", USAGE),
     Mistake("environment", "an optimised Python", Shell("python -OO -m tenuto run greet.yaml"),
-            "error: input: 'name' is a required property; add it", USAGE),
+            "error: input: 'name' is a required property; add it: --set name=… or --input @FILE", USAGE),
     Mistake("environment", "an error to a disk that is full", Shell("tenuto run gret.yaml 2>/dev/full"),
             "", NOT_FOUND),
     Mistake("environment", "an error to nobody", Shell("tenuto run gret.yaml 2>&-"), "", NOT_FOUND),

@@ -331,6 +331,8 @@ def test_a_run_is_paused_and_resumed(server: Server, opened: Open) -> None:
     node(page, "held", "success")
     node(page, "small", "ready")
     page.get_by_role("button", name="Resume", exact=True).click()
+    page.get_by_label("Move its deadlines").check()
+    page.get_by_role("button", name="Resume the run").click()
     state(page, "success")
 
 

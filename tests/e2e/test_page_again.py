@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -46,6 +47,18 @@ name: listed
 nodes:
   each: {type: foreach, over: "range(12)", task: picky, params: {n: "${item}"}, concurrency: 4}
   sum: {type: set, needs: [each], values: {all: "${nodes.each.output}"}}
+""",
+    "patient": """
+name: patient
+nodes:
+  each: {type: foreach, over: "range(12)", task: picky, params: {n: "${item}"}, concurrency: 4, tolerate: 1}
+""",
+    "told": """
+name: told
+input: {type: object, properties: {n: {type: integer}}}
+nodes:
+  first: {type: set, values: {n: "${input.n}"}}
+  sub: {type: call, needs: [first], do: {nodes: {pay: {type: task, task: refuse}}}}
 """,
     "slow": """
 name: slow
@@ -136,7 +149,7 @@ def test_R1_a_run_is_retried_once_its_plan_was_seen(server: Server, opened: Open
 
     button(page, "Retry")
     expect(page.locator("dialog .plan li")).to_have_count(2)
-    expect(page.locator("dialog .plan")).to_contain_text("of its items")
+    expect(page.locator("dialog .plan")).to_contain_text(re.compile(r"of its \d+ items"))
     button(page, "No, go back")
     state(page, "failed")
     (server.folder / "mended").touch()
@@ -164,6 +177,7 @@ def test_a_run_goes_on_without_a_node_that_failed(server: Server, opened: Open) 
 
     state(page, "success")
     expect(page.locator("#drawer")).to_contain_text("Output, given by hand")
+    expect(page.locator('.line[data-node="each"]')).to_contain_text("given by hand")
 
 
 def test_R2_a_replay_opens_the_new_run(server: Server, opened: Open) -> None:
@@ -174,11 +188,43 @@ def test_R2_a_replay_opens_the_new_run(server: Server, opened: Open) -> None:
 
     button(page, "Replay from here …")
     expect(page.locator("dialog .plan")).to_contain_text("a second time: it had succeeded")
+    page.locator("dialog textarea").fill('{"other": 1}')
     button(page, "Start the new run")
 
     expect(page.locator(".facts")).to_contain_text(f"Replays{run[-8:]}")
     state(page, "success")
     assert run not in page.url
+
+
+def test_failures_that_a_foreach_tolerates_are_not_red(server: Server, opened: Open) -> None:
+    page = opened(server).open(f"/runs/{server.run('patient')}")
+    state(page, "success")
+
+    line = page.locator('.line[data-node="each"]')
+    expect(line.locator(".items")).to_contain_text("12 of 12, 1 failed")
+    expect(line.locator("rect.bar")).to_have_count(1)
+    expect(line.locator("rect.bar.s-success")).to_have_count(1)
+
+
+def test_a_call_tells_what_its_run_failed_of_and_is_replayed_with_another_input(
+    server: Server, opened: Open
+) -> None:
+    run = server.run("told", {"n": 1})
+    page = opened(server).open(f"/runs/{run}?node=sub")
+    state(page, "failed")
+    expect(page.locator("#drawer .cause")).to_have_text("because pay: no_stock: none left")
+
+    button(page, "Replay from here …")
+    area = page.locator("dialog textarea")
+    expect(area).to_have_value('{\n  "n": 1\n}')
+    area.fill('{"n": 2}')
+    button(page, "Start the new run")
+    expect(page.locator("dialog")).to_contain_text("they have read the old input: first")
+    button(page, "Start the new run")
+
+    expect(page.locator(".facts")).to_contain_text(f"Replays{run[-8:]}")
+    expect(page.get_by_label("Input").first).to_contain_text('"n": 2')
+    state(page, "failed")
 
 
 def test_children_and_parents_lead_to_each_other(server: Server, opened: Open) -> None:
@@ -230,4 +276,7 @@ def test_C3_undone_work_is_struck_out_and_a_refusal_says_why(server: Server, ope
     expect(page.locator('.line[data-node="book"]')).to_contain_text("undo: undone")
 
     button(page, "Retry")
-    expect(page.locator("#toast")).to_contain_text("has been undone")
+    expect(page.locator("dialog")).to_contain_text("has been undone")
+    expect(page.locator("dialog")).to_contain_text("a new run has to do all of it")
+    button(page, "Start again with this input …")
+    expect(page).to_have_url(re.compile("/workflows/saga"))

@@ -663,8 +663,10 @@ def test_mistakes_are_answered_in_one_line_with_the_cure(order_app: Tenuto) -> N
             (
                 lambda: env.mock(returns=1),
                 InvalidInput,
-                "mock one node, mock('charge', …), one task, mock(task='…', …), or one workflow,"
-                " mock(workflow='…', …)",
+                (
+                    "mock one node, mock('charge', …), one task, mock(task='…', …), or one workflow,"
+                    " mock(workflow='…', …)"
+                ),
             ),
             (
                 lambda: env.mock("charge"),

@@ -77,6 +77,7 @@ class NodeState(Document):
     error: Json
     items: ItemCounts | None = Field(description="of a foreach")
     child: str | None = Field(description="the run that a call has called last")
+    given: bool = Field(description="it was skipped: its output was given by hand")
     undo: UndoName | None = Field(description="what became of undoing its work")
     undo_error: Json
 
@@ -112,6 +113,9 @@ class RunReport(Run):
     params: Json = Field(description="what the run of a `do:` was given")
     item: Json = Field(description="the item that it works on")
     go_on: str | None = Field(description="the command that carries it on, where nobody drives it")
+    held_by: str | None = Field(
+        description="of a paused run the one to resume: itself, or the one that called it"
+    )
     nodes: list[NodeState]
     timeline: list[Step]
 

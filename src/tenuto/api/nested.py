@@ -110,10 +110,16 @@ class Plan(Document):
     """What a retry or a replay does, by node ids in topological order."""
 
     first: list[str] = Field(description="what failed or was cut short, or where a replay begins")
-    nodes: list[str] = Field(description="these, and all that follows from them")
+    unbegun: list[str] = Field(
+        description="of `first`, those whose turn had not come when the run ended"
+    )
+    nodes: list[str] = Field(description="what is in `first`, and all that follows from it")
     repeated: list[str] = Field(description="of them those that had succeeded: they run again")
     inside: list[str] = Field(description="foreach and call nodes that go on where they stood")
-    items: dict[str, int] = Field(description="how many items of each such foreach run again")
+    items: dict[str, int] = Field(
+        description="how many items of each such foreach run, those that had not begun included"
+    )
+    listed: dict[str, int] = Field(description="of how many items")
     anew: list[str] = Field(description="foreach and call nodes that start whole")
     kept: list[str] = Field(description="nodes that keep what they did")
     changed: list[str] = Field(description="of them those that have read another input")
@@ -152,7 +158,8 @@ class ResumeBody(Body):
     """How a run goes on."""
 
     freeze_timers: bool = Field(
-        default=False, description="deadlines move by the time that the run was paused"
+        default=False,
+        description="deadlines that have not passed yet move by the time that the run was paused",
     )
 
 

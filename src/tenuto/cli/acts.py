@@ -13,7 +13,7 @@ from tenuto.cli.arguments import read_json, read_vars
 from tenuto.cli.console import answers, note, say
 from tenuto.cli.door import Door, File, Server, ask, ask_server, changing, must_exist
 from tenuto.cli.look import now_us
-from tenuto.cli.render import clean
+from tenuto.cli.render import clean, short_id
 from tenuto.cli.tables import plan_lines
 from tenuto.model.errors import InvalidInput
 from tenuto.model.states import FINAL_RUN_STATES
@@ -131,6 +131,7 @@ def retry_run(
         by_engine,
         by_remote,
         question="retry the run?",
+        did="goes on",
         dry_run=dry_run,
         sure=sure,
         format=format,
@@ -168,6 +169,7 @@ def replay_run(
         by_engine,
         by_remote,
         question="start the new run?",
+        did=f"started: it replays {clean(text)} from {clean(node)}",
         dry_run=dry_run,
         sure=sure,
         format=format,
@@ -181,6 +183,7 @@ def _planned(
     by_remote: Callable[..., Coroutine[Any, Any, Document]],
     *,
     question: str,
+    did: str,
     dry_run: bool,
     sure: bool,
     format: str,
@@ -203,8 +206,8 @@ def _planned(
     if not told:
         say(json.dumps(done, ensure_ascii=False))
     else:
-        say(f"run {done['run_id']} goes on")
-    _say_undriven(door, done["run_id"])
+        say(f"run {done['run_id']} {did}")
+    _say_next(door, done["run_id"], told=told)
     return 0
 
 
@@ -245,7 +248,7 @@ def _command(
     closing = done == "cancelled" and run["state"] not in FINAL_RUN_STATES
     say(f"run {run['run_id']} {'is closing: it will be cancelled' if closing else done}")
     if done != "paused" and run["state"] not in FINAL_RUN_STATES:
-        _say_undriven(door, run["run_id"])
+        _say_next(door, run["run_id"], told=done.startswith("goes on"))
     return 0
 
 
@@ -275,8 +278,11 @@ def _ask(
         engine.stop(grace_s=1.0)
 
 
-def _say_undriven(door: Door, run_id: str) -> None:
-    """A run in a file that nobody drives stands still until somebody does."""
+def _say_next(door: Door, run_id: str, *, told: bool) -> None:
+    """How to watch it; a run in a file that nobody drives stands still until somebody does."""
+    driver = changing(door)
+    if told and isinstance(driver, Server):
+        note(f"watch it with:\n  tenuto run watch {short_id(run_id)}{driver.words}")
     if isinstance(changing(door), File):
         assert isinstance(door, File)
         database = str(door.database) if door.named else ""

@@ -5,8 +5,10 @@ here.
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -74,6 +76,8 @@ def parse_json(text: str, *, what: str, file: str = "") -> object:
         told = f"{error.msg} at {where}{hint}"
         if _is_trailing_comma(text, error.pos):
             told = f"a comma before the closing bracket at {where}; take it out"
+        if not file and len(text) <= _FILE_NAME_MAX and _is_file(text):
+            told = f"did you mean `@{text}`, the file?"
         raise InvalidInput(f"{shown} is no JSON: {told}", path=what) from None
     except RecursionError:
         raise InvalidInput("is nested too deeply", path=what) from None
@@ -108,6 +112,25 @@ def read_input(argument: str | None, sets: Sequence[str], schema: str | None) ->
         path, given = _split(text, option="--set")
         _lay(cast("dict[str, object]", value), path.split("."), given, wanted, text)
     return value
+
+
+@contextmanager
+def naming_options(given: str | None, sets: Sequence[str]) -> Iterator[None]:
+    """Where nobody gave an input and it lacks something, the error says by which options to give it."""
+    try:
+        yield
+    except InvalidInput as error:
+        missing = _MISSING.search(str(error))
+        if given is not None or sets or missing is None:
+            raise
+        first, *more = error.problems
+        cure = f"{first}: --set {missing[1]}=… or --input @FILE"
+        raise InvalidInput(
+            cure.removeprefix(f"{error.path}: "), path=error.path, more=more
+        ) from None
+
+
+_MISSING = re.compile(r"'([A-Za-z_]\w*)' is a required property")
 
 
 def read_vars(texts: Sequence[str]) -> dict[str, str]:
@@ -175,6 +198,16 @@ def _value(text: str) -> object:
         return parse_json(text, what="value")
     except InvalidInput:
         return text
+
+
+_FILE_NAME_MAX = 400
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _is_trailing_comma(text: str, at: int) -> bool:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 SUBCOMMANDS = (
     *("start", "list", "show", "watch", "wait", "logs"),
-    *("cancel", "pause", "resume", "verify", "export"),
+    *("cancel", "terminate", "pause", "resume", "skip", "retry", "replay"),
+    *("items", "iterations", "verify", "export"),
 )
 
 _HABITS = {"stop": "cancel", "kill": "cancel", "ls": "list", "ps": "list", "status": "show"}

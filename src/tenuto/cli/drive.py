@@ -22,7 +22,7 @@ from tenuto.app.definitions import load_definition
 from tenuto.app.embedded import Engine
 from tenuto.app.files import driver_of
 from tenuto.cli.apps import app_name, load_app, misfits, missing_tasks, task_findings
-from tenuto.cli.arguments import read_input, read_vars
+from tenuto.cli.arguments import naming_options, read_input, read_vars
 from tenuto.cli.console import Trouble, kept_streams, notes, reserve_stdout
 from tenuto.cli.definitions import read_definition, show_findings
 from tenuto.cli.interrupts import Interrupts
@@ -182,9 +182,11 @@ def _check(wanted: Wanted) -> Start:
     given = read_input(wanted.input, wanted.sets, workflow.input_schema)
     if wanted.input is None:
         given = default_input(workflow.input_schema, given)
+    with naming_options(wanted.input, wanted.sets):
+        checked = check_input(workflow.input_schema, given)
     return Start(
         graph=loaded.graph,
-        input=check_input(workflow.input_schema, given),
+        input=checked,
         vars=apply_vars(workflow.vars, read_vars(wanted.vars), os.environ),
         key=None if wanted.key is None else check_word(wanted.key, "--key"),
     )

@@ -146,8 +146,7 @@ def workflow_alias(
     name: Name,
     alias: Annotated[str, typer.Argument(metavar="ALIAS", help="Such as stable.")],
     version: Annotated[
-        int | None,
-        typer.Argument(metavar="[VERSION]", min=1, max=2**31 - 1, help="What it is to mean."),
+        str | None, typer.Argument(metavar="[VERSION]", help="What it is to mean, by its number.")
     ] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Let it mean nothing.")] = False,
     url: Url = None,
@@ -156,10 +155,11 @@ def workflow_alias(
 ) -> None:
     """Let NAME@ALIAS mean a version, for starts and calls from now on. Runs that have begun keep theirs."""
     from tenuto.cli.door import find_door
-    from tenuto.cli.versions import drop_alias, set_alias
+    from tenuto.cli.versions import drop_alias, read_version, set_alias
 
     act = drop_alias if drop else set_alias
-    raise typer.Exit(act(find_door(url, database), name, alias, version, output=output))
+    number = None if version is None else read_version(version, "VERSION")
+    raise typer.Exit(act(find_door(url, database), name, alias, number, output=output))
 
 
 @workflows.command("delete", epilog=examples("tenuto workflow delete order@2"))

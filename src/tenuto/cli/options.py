@@ -83,8 +83,18 @@ class RunGroup(Group):
         """Send everything but a subcommand's name or a call for help to the command `FILE`."""
         known = [*self.commands, "--help", "-h"]
         if args and args[0] not in known:
+            self._refuse_misspelt(ctx, args)
             args = ["FILE", *args]
         return super().parse_args(ctx, args)
+
+    def _refuse_misspelt(self, ctx: Any, args: list[str]) -> None:
+        """A word like a subcommand's, with another word behind it, is no FILE: that takes none."""
+        word, *more = args
+        if not more or more[0].startswith("-") or not word.isalpha():
+            return
+        close = get_close_matches(word, [name for name in self.commands if name != "FILE"], n=1)
+        if close:
+            ctx.fail(f"No such command '{word}'. Did you mean `tenuto run {close[0]}`?")
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """Offer the subcommands; for a file's name the shell does it better."""

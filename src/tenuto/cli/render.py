@@ -20,7 +20,7 @@ from tenuto.cli.apps import is_own
 from tenuto.model.instants import format_duration, format_instant
 from tenuto.views.cures import go_on_command, resume_command
 from tenuto.views.family import ItemCounts
-from tenuto.views.report import NodeLine, Report
+from tenuto.views.report import RESUMED, NodeLine, Report
 from tenuto.views.timeline import Step, label_of
 
 VALUE_MAX = 4_000
@@ -96,6 +96,8 @@ def failure_text(error: object, *, at_node: bool = False) -> str:
         item = f"item {details['index']}: " if code == "foreach_failed" else ""
         # What a child failed of, or the first item of a foreach.
         said += f": {item}{failure_text(details['cause'], at_node=bool(item))}"
+    if node == "output" and code == "expression_error" and not at_node:
+        return f"{said} (`output` of the workflow)"
     return f"{said} (node {clean(node)})" if node and not at_node else said
 
 
@@ -245,6 +247,9 @@ def _attempt_text(line: NodeLine) -> Text:
 
 def _note(line: NodeLine, now: int) -> Text:
     found = _plain_note(line, now)
+    if line.given:
+        given = Text("given by hand", style="dim")
+        return Text.assemble(given, "  ", found) if found.plain else given
     if line.items is not None:
         return bar(line.items) + Text("  ") + found if found.plain else bar(line.items)
     if line.undo:
@@ -283,19 +288,31 @@ def cures(report: Report, words: str = "") -> list[tuple[str, str]]:
             "nothing of it is handed out until it is resumed:"
         )
     elif report.state == "paused":
-        found[resume_command(report.run_id, report.database) + words] = (
+        mine = report.held_by in ("", report.run_id)
+        held_by = report.run_id if mine else report.held_by
+        found[resume_command(held_by, report.database) + words] = (
             "it is paused; resume it with:"
+            if mine
+            else f"it is paused with the run that called it, {short_id(held_by)}; resume that one:"
         )
     for line in report.waits:
         if line.command and line.command not in found:
-            found[line.command] = f"{named(line)} waits for an event; send it with:"
+            found[line.command] = f"{named(line)} {_wait_lead(line.waits_for)}"
     for child in report.children.newest:
         if child.command and child.command not in found:
             run = f"run {short_id(child.run_id)} of {clean(child.label)}"
-            found[child.command] = f"{run} waits for an event; send it with:"
+            found[child.command] = f"{run} {_wait_lead(child.waits_for)}"
     if report.go_on:
         found[report.go_on] = "no engine drives it; carry it on with:"
     return [(lead, command) for command, lead in found.items()]
+
+
+def _wait_lead(waits_for: str) -> str:
+    return (
+        "is paused; resume it with:"
+        if waits_for == RESUMED
+        else "waits for an event; send it with:"
+    )
 
 
 def offset(at: int | None, origin: int) -> str:

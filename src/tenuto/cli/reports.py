@@ -53,6 +53,7 @@ def report_of(document: Document, words: str = "") -> Report:
         compensation=document["compensation"],
         closing=_closing(document["closing"]),
         children=_children(document["children"], words),
+        held_by=document.get("held_by") or "",
     )
 
 
@@ -105,6 +106,7 @@ def _node(document: Document, step: Step | None, words: str) -> NodeLine:
         items=None if document["items"] is None else ItemCounts(**document["items"]),
         child=document["child"] or "",
         undo=document["undo"] or "",
+        given=bool(document.get("given")),  # a server of before has no such key
         undo_error=document["undo_error"],
     )
 

@@ -389,7 +389,11 @@ def run_terminate(
 
 @runs.command("pause", epilog=examples("tenuto run pause 1f3a9c2e"))
 def run_pause(id: RunWord, url: Url = None, database: Database = None) -> None:
-    """Hand out no more tasks of a run. Of a server, or of a file that no engine has open."""
+    """Hand out no more attempts of a run. Nothing else stops: those under way may end, waits and time-outs pass, events
+    are taken, nodes that need no worker (set, switch, wait, emit, call) go on, and the run may end.
+
+    Of a server, or of a file that no engine has open.
+    """
     from tenuto.cli.acts import pause_run
     from tenuto.cli.door import find_door
 
@@ -403,7 +407,10 @@ def run_resume(
         bool,
         typer.Option(
             "--freeze-timers",
-            help="Waits and deadlines move by the time that it was paused; `until` does not.",
+            help=(
+                "Waits and deadlines that have not passed yet move by the time that it was paused; what fell due "
+                "during the pause has happened. `until` does not move."
+            ),
         ),
     ] = False,
     url: Url = None,

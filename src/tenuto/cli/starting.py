@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tenuto.cli.arguments import read_input, read_vars
+from tenuto.cli.arguments import naming_options, read_input, read_vars
 from tenuto.cli.console import note, say
 from tenuto.cli.definitions import read_definition
 from tenuto.cli.door import Door, Server, ask_server, server_for
-from tenuto.cli.render import clean, short_id
+from tenuto.cli.render import clean, end_text, short_id
 from tenuto.cli.versions import alias_line
 from tenuto.cli.watch import wait_for
 from tenuto.dsl.storable import check_alias
 from tenuto.model.errors import InvalidDefinition, InvalidInput
+from tenuto.model.states import FINAL_RUN_STATES
 from tenuto.sdk.problems import read_findings
 from tenuto.sdk.workflows import SUFFIXES
 from tenuto.views.cures import quoted
@@ -76,6 +77,8 @@ def start_run(
         )
         if run.get("deduplicated"):
             note(f"the key {key!r} has its run already")
+        if output == "table" and run["state"] in FINAL_RUN_STATES:
+            return {**run, "error": (await remote.get_run(run["run_id"]))["error"]}
         return run
 
     run = ask_server(server, start)
@@ -83,6 +86,10 @@ def start_run(
         return wait_for(server, [run["run_id"]], timeout_s=timeout_s, output=output)
     if output != "table":
         say(json.dumps(run, ensure_ascii=False))
+        return 0
+    if run["state"] in FINAL_RUN_STATES:
+        say(f"run {run['run_id']} {end_text(run['state'], run.get('error'))}")
+        note(f"look at it with:\n  tenuto run show {short_id(run['run_id'])}{server.words}")
         return 0
     say(f"run {run['run_id']} {run['state']}")
     note(f"watch it with:\n  tenuto run watch {short_id(run['run_id'])}{server.words}")
@@ -182,7 +189,8 @@ def _checked_input(given: str | None, sets: Sequence[str], schema: str | None) -
     from tenuto.dsl.inputs import check_input
 
     value = read_input(given, sets, schema)
-    check_input(schema, default_input(schema, value) if given is None else value)
+    with naming_options(given, sets):
+        check_input(schema, default_input(schema, value) if given is None else value)
     return value
 
 

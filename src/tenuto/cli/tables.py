@@ -130,16 +130,19 @@ def plan_lines(plan: Document) -> Sequence[str]:
 def _again(plan: Document, node: str) -> str:
     """How one node is done again."""
     if node in plan["items"]:
-        count = plan["items"][node]
-        return f"{count:,} of its items" if count != 1 else "one of its items"
+        count, of = plan["items"][node], plan.get("listed", {}).get(node)
+        whole = "its items" if of is None else f"its {of:,} item{'' if of == 1 else 's'}"
+        return f"{count:,} of {whole}" if count != 1 else f"one of {whole}"
     if node in plan["inside"]:
         return "its run goes on"
     parts = []
     if node in plan["repeated"]:
         parts.append("a second time: it had succeeded")
+    elif node in plan.get("unbegun", ()):
+        parts.append("it had not begun")
     elif node in plan["first"]:
-        parts.append("it failed or was cut short" if not parts else "")
-    if node in plan["anew"]:
+        parts.append("it failed or was cut short")
+    if node in plan["anew"] and node not in plan.get("unbegun", ()):
         parts.append("as a whole")
     return ", ".join(parts)
 

@@ -192,6 +192,16 @@ def _summary(found: Mapping[str, Any]) -> Sequence[str]:
 # -- aliases and deleting ---------------------------------------------------------------------------------------------
 
 
+def read_version(text: str, what: str) -> int:
+    """The number of a version, as a word of the command line."""
+    digits = text.removeprefix("v")
+    if digits.isdecimal() and digits.isascii() and 0 < len(digits) < 10 and int(digits):
+        if digits == text:
+            return int(digits)
+        raise InvalidInput(f"{text!r:.80} is no number; did you mean {digits}?", path=what)
+    raise InvalidInput(f"{text!r:.80} is no number; give that of a version, such as 3", path=what)
+
+
 def set_alias(door: Door, name: str, alias: str, version: int | None, *, output: str) -> int:
     """Let `name@alias` mean a version, and say what it meant before."""
     from tenuto.dsl.storable import check_alias
@@ -244,7 +254,9 @@ def delete_version(door: Door, text: str, *, sure: bool, output: str) -> int:
     name, reference = split_reference(text)
     if reference is None or not (reference.isascii() and reference.isdigit()):
         raise InvalidInput(
-            f"{text!r:.80} names no version by its number; write {name[:80]}@3", path="NAME@VERSION"
+            f"{text!r:.80} names no version by its number; write {name[:80]}@ and a number; "
+            f"`tenuto workflow show {name[:80]}` lists them",
+            path="NAME@VERSION",
         )
     must_hold(door, name)
 

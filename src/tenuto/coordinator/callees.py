@@ -87,7 +87,7 @@ def _callee(name: str, text: str, version: Version | None) -> Callee | Fault:
         given = check_input(graph.definition.input_schema, orjson.loads(text))
         constants = apply_vars(graph.definition.vars, {}, {})
     except InvalidInput as error:
-        return Fault(INVALID, str(error))
+        return Fault(INVALID, f"{error} (of the workflow {row.name}@{row.version})")
     return Callee(
         workflow=row.name,
         version=row.version,

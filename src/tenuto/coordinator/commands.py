@@ -37,11 +37,12 @@ from tenuto.machine.events import (
     SkipRequested,
     TerminateRequested,
 )
-from tenuto.machine.plan import Plan, Refusal, plan_replay, plan_retry
+from tenuto.machine.plan import Plan, Refusal, place_in, plan_replay, plan_retry
 from tenuto.machine.snapshot import Snapshot
 from tenuto.model.errors import Conflict, InvalidInput, NotFound
 from tenuto.model.graph import Graph
-from tenuto.model.ids import Place, RunId, parts_of, with_epoch
+from tenuto.model.ids import Place, RunId, item_place, parts_of, with_epoch
+from tenuto.model.names import node_meant
 from tenuto.model.payload import PAYLOAD_MAX
 from tenuto.model.states import FINAL_RUN_STATES, TaskState
 from tenuto.model.stored import content_hash, encode_graph
@@ -206,7 +207,7 @@ class Commands:
         _check_size("output", output)
         row, _, graph = await self._look(run_id)
         if node not in graph.numbers:
-            raise NotFound("node", node)
+            raise NotFound("node", node, node_meant(node, graph.numbers))
         if row.state in FINAL_RUN_STATES:
             await self.retry(run_id, skip=node, output=output)
             return
@@ -231,7 +232,7 @@ class Commands:
             _check_size("output", output)
         _, snapshot, graph = await self._look(run_id)
         plan = plan_retry(graph, snapshot, skip=skip)
-        _refuse(run_id, plan, skip)
+        _refuse(run_id, graph, plan, skip, await self._open_child(run_id, snapshot, graph, plan))
         whole = self._coordinator
         again = await find_again(whole.store, whole.graphs, run_id, graph, snapshot)
         if not dry_run:
@@ -271,7 +272,7 @@ class Commands:
         constants = await self._constants(run_id, vars) if vars else None
         undone = await self._undone(row)
         plan = plan_replay(graph, snapshot, node, changed=input is not None, undone=undone)
-        _refuse(run_id, plan, node)
+        _refuse(run_id, graph, plan, node)
         outlook = outlook_of(graph, plan, Again())
         if dry_run:
             return None, outlook
@@ -400,13 +401,39 @@ class Commands:
                 raise Conflict(f"node {node} of run {run_id} has nothing under way")
             case Rejection.NOT_RETRYABLE:  # it was retryable when the plan was made
                 _, snapshot, graph = await self._look(run_id)
-                _refuse(run_id, plan_retry(graph, snapshot), node)
+                _refuse(run_id, graph, plan_retry(graph, snapshot), node)
                 raise Conflict(f"run {run_id} has changed meanwhile: look at it, and ask again")
+            case Rejection.PARENT_PAUSED:
+                row = await self._find(run_id)
+                parent = None if row.parent is None else row.parent[0]
+                raise Conflict(
+                    f"run {run_id} was called by a run that is paused: resume that one, with "
+                    f"`tenuto run resume {parent}`"
+                )
             case Rejection() as rejected:
                 reason = _REASONS.get(rejected, f": {rejected.value}")
                 raise Conflict(f"run {run_id}{reason}")
             case _:
                 return
+
+    async def _open_child(
+        self, run_id: RunId, snapshot: Snapshot, graph: Graph, plan: Plan
+    ) -> RunId | None:
+        """A child that keeps a run from being retried, if it is found by the place of its call."""
+        if plan.refused is not Refusal.OPEN_CHILD:
+            return None
+        places: list[Place] = []
+        for number in range(len(graph.definition.nodes)):
+            place, items = place_in(graph, snapshot, number), snapshot.items.get(number)
+            indexes = range(0 if items is None else min(items.next, _CHILDREN_LOOKED_AT))
+            places += [place, *(item_place(place, index) for index in indexes)]
+        asked = LoadRequest(children=tuple((run_id, place) for place in places))
+        children = (await self._coordinator.store.load(asked)).children
+        asked = LoadRequest(runs=tuple(children.values()))
+        runs = (await self._coordinator.store.load(asked)).runs
+        return next(
+            (id for id, (row, _) in runs.items() if row.state not in FINAL_RUN_STATES), None
+        )
 
     async def _look(self, run_id: RunId) -> tuple[RunRow, Snapshot, Graph]:
         whole = self._coordinator
@@ -440,6 +467,10 @@ class Commands:
         return loaded.runs[run_id][0]
 
 
+_CHILDREN_LOOKED_AT = 1_000
+"""Items of a foreach among whose runs an open one is looked for."""
+
+
 def _check_size(name: str, text: str) -> None:
     size = len(text) if text.isascii() else len(text.encode())
     if size > PAYLOAD_MAX:
@@ -450,13 +481,19 @@ _REASONS = {
     Rejection.ALREADY_PAUSED: " is already paused",
     Rejection.NOT_PAUSED: " is not paused",
     Rejection.CLOSING: " is closing already: its outcome is decided",
-    Rejection.PARENT_PAUSED: " was called by a run that is paused: resume that one",
     Rejection.DUPLICATE: " exists already",
 }
 
 
-def _refuse(run_id: RunId, plan: Plan, node: str | None) -> None:
+def _refuse(
+    run_id: RunId, graph: Graph, plan: Plan, node: str | None, child: RunId | None = None
+) -> None:
     if plan.refused is Refusal.NO_NODE:
-        raise NotFound("node", node or "")
+        raise NotFound("node", node or "", node_meant(node or "", graph.numbers))
+    if plan.refused is Refusal.OPEN_CHILD and child is not None:
+        raise Conflict(
+            f"run {run_id}: {plan.refused.text}: {child}; wait for it with `tenuto run wait {child}`, "
+            "and where no engine drives it, start one with `tenuto dev`"
+        )
     if plan.refused is not None:
         raise Conflict(f"run {run_id}: {plan.refused.text}")

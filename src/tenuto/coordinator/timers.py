@@ -122,13 +122,14 @@ class Timers:
             facts.append(MatchWaiting(match, call, len(facts)))
         self.coordinator.submit(facts)
         await call.done
-        refused = False
-        for match, answer in zip(matches, call.answers[len(facts) - len(matches) :], strict=True):
+        answers = call.answers[len(facts) - len(matches) :]
+        for match, answer in zip(matches, answers, strict=True):
             if answer is Rejection.NO_MATCH:
                 self._matching.refuse(match)
-                refused = True
-        if refused:
-            self.hint(0)  # the message's next wait
+        if any(answer is not True and answer is not None for answer in answers):
+            self.hint(
+                0
+            )  # the message's next wait: this one refused it, or has taken another one before it
         if hopeless:
             await self._store.unhint(hopeless, self._matching.refusals_of(hopeless))
         return any(answer is True for answer in call.answers)

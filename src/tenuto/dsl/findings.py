@@ -156,7 +156,7 @@ KINDS: Mapping[str, Kind] = _kinds(
     Kind(
         "edge_form",
         "this is not an edge",
-        "write `a -> b`, or `{{from: a, to: b}}` with `on`, `when`, `else` or `loop`",
+        "{cure}",
     ),
     Kind("unknown_node", "there is no node `{text}`", "{cure}"),
     Kind(
@@ -172,6 +172,7 @@ KINDS: Mapping[str, Kind] = _kinds(
     Kind("compensate_not_allowed", "{problem}", "{cure}"),
     Kind("handler_not_leaf", "{problem}", "{cure}"),
     Kind("retry_rule_unreachable", "this rule never matches: {why}", "take it out, or move it up"),
+    Kind("odd_failure_name", "no failure is called `{text}`", "{cure}", _WARNING),
     # --- expressions ---
     Kind("expression", "{problem}", "{cure}"),
     Kind(
@@ -255,7 +256,8 @@ KINDS: Mapping[str, Kind] = _kinds(
     Kind(
         "unguarded_previous_pass",
         "`{node}` is read from the previous pass of the loop, and the first pass has none",
-        "guard it: `nodes.{node}.?output.orValue(null)`, or `iteration == 1 ? … : …`",
+        "guard it: `nodes.{node}.?output.?key.orValue(0)` for one key of it, "
+        "`nodes.{node}.?output.orValue(null)` for the whole, or `iteration == 1 ? … : …`",
     ),
     Kind(
         "unguarded_output",

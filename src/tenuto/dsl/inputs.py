@@ -277,7 +277,7 @@ def _cure(error: ValidationError) -> str:
             types = wanted if isinstance(wanted, list) else [wanted]
             return f"{message}; give {_or([_TYPES.get(str(t), str(t)) for t in types])}"
         case "required":
-            return f"{message}; add it"
+            return f"{message}; {_misspelt(error) or 'add it'}"
         case "additionalProperties" | "unevaluatedProperties":
             schema = error.schema if isinstance(error.schema, dict) else {}
             known = list(schema.get("properties", {}))
@@ -292,6 +292,17 @@ def _cure(error: ValidationError) -> str:
             return message
 
 
+def _misspelt(error: ValidationError) -> str:
+    """The undeclared key that was probably meant to be the one that is missing; empty for none."""
+    schema = error.schema if isinstance(error.schema, dict) else {}
+    extra = [name for name in _names(error.instance) if name not in schema.get("properties", {})]
+    wanted = error.validator_value if isinstance(error.validator_value, list) else []
+    missing = next((str(name) for name in wanted if error.message.startswith(repr(name))), "")
+    close = difflib.get_close_matches(missing, extra[:_NAMES_COMPARED], n=1)
+    return f"is `{close[0]}` meant to be it?" if close else ""
+
+
+_NAMES_COMPARED = 100
 _TYPES = {
     "object": "an object",
     "array": "a list",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 
 from tenuto.dsl.expressions import Owner
 from tenuto.dsl.keys import RETRY, RULE
@@ -200,14 +201,66 @@ def _names(section: Section, key: str) -> tuple[str, ...] | None:
 
 def _valid(section: Section, key: str, tree: Tree) -> Iterator[str]:
     expected = "the name of a failure, or a list of them"
-    cure = 'write codes and exception classes, like `[timeout, http.5xx, ValueError]`, or `"*"`'
+    otherwise = (
+        'write codes and exception classes, like `[timeout, http.5xx, ValueError]`, or `"*"`'
+    )
     for part in tree.items if isinstance(tree, Items) else (tree,):
         if isinstance(part, Scalar) and isinstance(part.value, str):
             if _FAILURE_NAME.fullmatch(part.value):
+                cure = _cure_of_odd(part.value)
+                if cure is not None:
+                    section.findings.add("odd_failure_name", part.start, part.value, cure=cure)
                 yield part.value
             else:
-                section.bad_value(key, part, expected, cure)
+                section.bad_value(key, part, expected, otherwise)
         elif isinstance(part, Scalar) and type(part.value) is int and 100 <= part.value < 600:
             section.wrong_type(key, part, expected, f"write `http.{part.value}`")
         else:
-            section.wrong_type(key, part, expected, cure)
+            section.wrong_type(key, part, expected, otherwise)
+
+
+def _cure_of_odd(name: str) -> str | None:
+    """What was meant by a name that no failure can have, or that is nearly one of the engine's; None for others.
+
+    Classes have capitals, and a task may fail with any code of its own: only what is very near is asked about.
+    """
+    head, dot, status = name.partition(".")
+    if dot and len(status) == _STATUS_SIZE and status[0].isdigit():
+        if head == "http":
+            known = "write `http.` and a status, such as `http.503`, or `http.4xx`, `http.5xx`"
+            return None if _STATUS.fullmatch(status) else known
+        near = get_close_matches(head, ["http"], n=1, cutoff=0.75)
+        return f"did you mean `http.{status}`?" if near and _STATUS.fullmatch(status) else None
+    if name in _CODES or not name.replace("_", "").islower():
+        return None
+    close = get_close_matches(name, _CODES, n=1, cutoff=0.88) if len(name) <= _CODE_MAX else []
+    return f"did you mean `{close[0]}`?" if close else None
+
+
+_STATUS = re.compile(r"[1-5](?:xx|[0-9][0-9])")
+_STATUS_SIZE = 3
+_CODE_MAX = 30
+_CODES = frozenset(
+    (
+        *NEVER_RETRIED,
+        *(
+            "timeout",
+            "heartbeat_timeout",
+            "total_timeout",
+            "run_timeout",
+            "call_depth",
+            "cancelled",
+        ),
+        *("connect", "disconnected", "address_blocked", "invalid_request", "invalid_result"),
+        *(
+            "bad_arguments",
+            "internal",
+            "process_died",
+            "process_not_started",
+            "task_not_importable",
+        ),
+        *("unknown_task", "unknown_workflow", "child_failed", "foreach_failed", "invalid_input"),
+        *("invalid_json", "secret_missing", "type_mismatch"),
+    )
+)
+"""Codes of the engine's own failures."""

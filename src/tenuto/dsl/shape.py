@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from tenuto.dsl.bodies import BodyReader, Inline, named, type_of
 from tenuto.dsl.expressions import Asked, Expressions, Owner, Site, Use
-from tenuto.dsl.findings import Findings, did_you_mean
+from tenuto.dsl.findings import TEXT_MAX, Findings, did_you_mean
 from tenuto.dsl.inputs import check_schema
 from tenuto.dsl.keys import EDGE, ELSEWHERE, GRAPH, LOOP, TOP
 from tenuto.dsl.limits import ID, PASSES_MAX, RESERVED
@@ -27,6 +28,7 @@ from tenuto.model.instants import DAY_US
 from tenuto.model.names import NAME
 
 _ARROW = re.compile(r"\s*(\S+)\s*->\s*(\S+)\s*")
+_CHAIN = re.compile(r"\s*\S+(\s*->\s*[^\s>]+){2,19}\s*")
 _ITEM = frozenset({Root.ITEM, Root.INDEX})
 
 
@@ -329,7 +331,8 @@ class _Graph:
             if isinstance(tree, Scalar) and isinstance(tree.value, str):
                 arrow = _ARROW.fullmatch(tree.value)
             if arrow is None or not isinstance(tree, Scalar):
-                self._findings.add("edge_form", tree.start, section.raw(tree))
+                raw = section.raw(tree)
+                self._findings.add("edge_form", tree.start, raw, cure=_edge_cure(tree))
                 self._is_whole = False
                 continue
             places = Places(tree, self._findings.text)
@@ -433,6 +436,16 @@ _BESIDE_DO = {
     ),
     "type": "keep one of `type`, for one node, and `nodes`",
 }
+
+
+def _edge_cure(tree: Tree) -> str:
+    """How to write what is no edge; a chain is an edge for each of its arrows."""
+    text = tree.value if isinstance(tree, Scalar) and isinstance(tree.value, str) else ""
+    if len(text) <= TEXT_MAX and _CHAIN.fullmatch(text):
+        ids = [id.strip() for id in text.split("->")]
+        pairs = pairwise(ids)
+        return "an edge has one arrow; write " + " and ".join(f"`{a} -> {b}`" for a, b in pairs)
+    return "write `a -> b`, or `{from: a, to: b}` with `on`, `when`, `else` or `loop`"
 
 
 def check_id(findings: Findings, id: str, key: Scalar, what: str) -> None:

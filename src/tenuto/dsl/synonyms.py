@@ -144,6 +144,8 @@ def duration_hint(text: str) -> str:
     """How to write what was probably meant: `0.5s` -> `500ms`."""
     said = spell_seconds(text)
     example = "write it like `500ms`, `10s`, `1h30m` or `2d`"
+    if said and "." not in text:
+        return f"write `{said}`: whole numbers with d, h, m, s or ms, without blanks"
     return f"numbers are whole: write `{said}`" if said else f"{example}, in whole numbers"
 
 

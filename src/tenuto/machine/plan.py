@@ -20,12 +20,13 @@ from tenuto.model.definition import Call, End, Foreach, NodeType
 from tenuto.model.expressions import Read, Root
 from tenuto.model.graph import Graph
 from tenuto.model.ids import Place, parts_of, place_of
-from tenuto.model.states import FINAL_RUN_STATES, NodeLetter, RunState
+from tenuto.model.states import FINAL_RUN_STATES, EdgeLetter, NodeLetter, RunState
 from tenuto.model.works import expressions_of
 
 SUCCESS = ord(NodeLetter.SUCCESS)
 DEAD = ord(NodeLetter.DEAD)
 CANCELLED = ord(NodeLetter.CANCELLED)
+TAKEN = ord(EdgeLetter.TAKEN)
 
 
 class Refusal(StrEnum):
@@ -66,7 +67,7 @@ class Plan:
 
     Attributes:
         refused: why not; the rest is empty then.
-        first: S0; `nodes`: S.
+        first: S0; `nodes`: S. `unbegun`: of S0, those whose turn had not come when the run ended.
         repeated: of S, those that had succeeded.
         inside: foreach and waited call nodes of S0 that can go on with their list or child, since nothing else in S
             leads to them; whether a child allows it is known to its run alone. `anew`: the others in S, which start
@@ -78,6 +79,7 @@ class Plan:
 
     refused: Refusal | None = None
     first: tuple[int, ...] = ()
+    unbegun: tuple[int, ...] = ()
     nodes: tuple[int, ...] = ()
     repeated: tuple[int, ...] = ()
     inside: tuple[int, ...] = ()
@@ -177,6 +179,15 @@ def _was_cut_short(graph: Graph, edges: Sequence[int], node: int) -> bool:
     return not outs or any(edges[number] == UNDECIDED for number in outs)
 
 
+def _had_not_begun(graph: Graph, snapshot: Snapshot, node: int) -> bool:
+    """A cancelled node that waited for edges before it: too few were taken, or decided."""
+    if snapshot.nodes[node] != CANCELLED or not graph.ins[node]:
+        return False
+    letters = [snapshot.edges[number] for number in graph.ins[node]]
+    wanted = graph.definition.nodes[node].join
+    return letters.count(TAKEN) < max(wanted, 1) or (wanted == 0 and UNDECIDED in letters)
+
+
 def _plan(graph: Graph, snapshot: Snapshot, first: set[int], *, takes_up: bool) -> Plan:
     edges = bytearray(snapshot.edges)
     nodes = _spread(graph, edges, first)
@@ -191,6 +202,7 @@ def _plan(graph: Graph, snapshot: Snapshot, first: set[int], *, takes_up: bool) 
         inside = [n for n in whole if n in first and _goes_on(graph, snapshot, nodes, moved, n)]
     return Plan(
         first=_sorted(graph, first),
+        unbegun=tuple(n for n in _sorted(graph, first) if _had_not_begun(graph, snapshot, n)),
         nodes=_sorted(graph, nodes),
         repeated=tuple(n for n in _sorted(graph, nodes) if snapshot.nodes[n] == SUCCESS),
         inside=tuple(inside),

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 PAGE = 1_000
@@ -18,9 +18,11 @@ class Plan:
 
     Attributes:
         first: what failed or was cut short, or the node that a replay begins with.
-        nodes: these, and all that follows from them.
+        unbegun: of `first`, those whose turn had not come when the run ended.
+        nodes: what is in `first`, and all that follows from it.
         repeated: of them those that had succeeded: their work is done a second time.
-        inside: foreach and call nodes that go on where they stood; `items`: how many items of each foreach.
+        inside: foreach and call nodes that go on where they stood; `items`: how many items of each foreach run,
+            those included that had not begun; `listed`: of how many.
         anew: foreach and call nodes that start whole.
         kept: nodes that keep what they did.
         changed: of them those that have read an input which is another one now.
@@ -38,6 +40,8 @@ class Plan:
     changed: tuple[str, ...]
     called: tuple[str, ...]
     skipped: str | None
+    unbegun: tuple[str, ...] = ()
+    listed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +83,8 @@ def plan_of(document: Mapping[str, Any]) -> Plan:
     return Plan(
         **{name: tuple(document[name]) for name in _LISTS},
         items=dict(document["items"]),
+        listed=dict(document.get("listed", {})),
+        unbegun=tuple(document.get("unbegun", ())),
         skipped=document["skipped"],
     )
 

@@ -96,8 +96,8 @@ class Run(RunVerbs):
         await self._near.ask(lambda engine: engine.commands.cancel(self.id, reason))
 
     async def apause(self) -> None:
-        """Hand out no more of its tasks until it is resumed. Raises Conflict when it has ended or
-        is paused.
+        """Hand out no more attempts of it until it is resumed. Nothing else stops: waits and time-outs pass, nodes
+        that need no worker go on, and it may end. Raises Conflict when it has ended or is paused.
         """
         if self._far is not None:
             await self._far.pause(self.id)
@@ -108,7 +108,8 @@ class Run(RunVerbs):
         """Go on after a pause. Raises Conflict when it is not paused.
 
         Args:
-            freeze_timers: waits and deadlines move by the time that it was paused; `until:` does not.
+            freeze_timers: waits and deadlines that have not passed yet move by the time that it was paused;
+                `until:` does not.
         """
         if self._far is not None:
             await self._far.resume(self.id, freeze_timers=freeze_timers)

@@ -236,8 +236,8 @@ class RunVerbs:
         return me.link.wait(me.acancel(reason), "cancel")
 
     def pause(self) -> None:
-        """Hand out no more of its tasks until it is resumed. Raises Conflict when it has ended or
-        is paused.
+        """Hand out no more attempts of it until it is resumed. Nothing else stops: waits and time-outs pass, nodes
+        that need no worker go on, and it may end. Raises Conflict when it has ended or is paused.
         """
         me = cast("Run", self)
         return me.link.wait(me.apause(), "pause")
@@ -246,7 +246,8 @@ class RunVerbs:
         """Go on after a pause. Raises Conflict when it is not paused.
 
         Args:
-            freeze_timers: waits and deadlines move by the time that it was paused; `until:` does not.
+            freeze_timers: waits and deadlines that have not passed yet move by the time that it was paused;
+                `until:` does not.
         """
         me = cast("Run", self)
         return me.link.wait(me.aresume(freeze_timers=freeze_timers), "resume")

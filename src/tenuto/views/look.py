@@ -16,6 +16,8 @@ from tenuto.machine.events import (
     DeadlinePassed,
     Event,
     EventReceived,
+    RetryRequested,
+    SkipRequested,
 )
 from tenuto.machine.plan import place_in
 from tenuto.machine.scope import INPUT, VARS
@@ -68,6 +70,10 @@ def plain(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+_LIKE_MIN = 6
+"""Characters of an id from which on one that is nearly so may be meant."""
+
+
 async def find_run(reads: Reads, text: str) -> RunId:
     """The run whose id is `text`, or begins or ends with it.
 
@@ -93,7 +99,8 @@ async def find_run(reads: Reads, text: str) -> RunId:
     spellings = {run_id: run_id for run_id in newest} | (
         {} if whole else {part: run_id for run_id in newest for part in (run_id[-size:],)}
     )
-    close = get_close_matches(wanted, spellings, n=1, cutoff=0.75)
+    # A few characters are like those of many strangers.
+    close = get_close_matches(wanted, spellings, n=1, cutoff=0.75) if size >= _LIKE_MIN else []
     hint = (
         f"did you mean {spellings[close[0]]}?"
         if close
@@ -205,6 +212,25 @@ async def read_errors(reads: Reads, graph: Graph, detail: RunDetail) -> Mapping[
         place: await with_cause(reads, detail.run.run_id, place, error)
         for place, error in errors.items()
     }
+
+
+async def read_given(
+    reads: Reads, graph: Graph, detail: RunDetail, history: History
+) -> frozenset[Place]:
+    """Where a node stands whose output was given by hand."""
+    asked = {
+        event.node if isinstance(event, SkipRequested) else event.skip
+        for _, event in history.events
+        if isinstance(event, SkipRequested | RetryRequested)
+    }
+    numbers = [graph.numbers[node] for node in sorted(filter(None, asked)) if node in graph.numbers]
+    keys = [
+        PayloadKey(place_in(graph, detail.snapshot, number), PayloadKind.GIVEN)
+        for number in numbers
+        if detail.snapshot.nodes[number] == ord(NodeLetter.SUCCESS)
+    ]
+    found = await reads.payloads(detail.run.run_id, keys) if keys else {}
+    return frozenset(key.place for key in found)
 
 
 async def with_cause(reads: Reads, run_id: RunId, place: Place, error: object) -> object:
@@ -325,6 +351,7 @@ async def look(
         engine=engine,
         workers=await reads.list_workers() if not final else (),
         errors=errors,
+        given=await read_given(reads, graph, detail, history),
         called=await read_called(reads, graph, detail),
         children=await read_children(reads, graph, detail, now=now, database=database),
         input=json.loads(begun.get(INPUT, "null")),

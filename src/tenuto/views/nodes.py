@@ -13,6 +13,7 @@ from tenuto.model.definition import Foreach
 from tenuto.model.errors import InvalidInput, NotFound
 from tenuto.model.graph import Graph
 from tenuto.model.ids import ON_FAILURE, Place, RunId, item_place, parts_of
+from tenuto.model.names import node_meant
 from tenuto.model.payload import ItemsView, JoinView, Output, PayloadKey, PayloadKind
 from tenuto.model.states import EdgeLetter, NodeLetter, TaskState
 from tenuto.ports.reads import Reads, RunDetail
@@ -78,7 +79,7 @@ def _line_of(report: Report, text: str) -> NodeLine:
     lines = {line.id: line for line in report.nodes}
     line = lines.get(node_of(text))
     if line is None or not _PASS.fullmatch(text[len(line.id) :]):
-        raise NotFound("node", text, meant(text, lines))
+        raise NotFound("node", text, node_meant(text, lines))
     return line
 
 
@@ -213,7 +214,7 @@ async def iterations_page(
     detail = await reads.get_run(run_id, items=False)
     graph = await read_graph(reads, detail)
     if node not in graph.numbers:
-        raise NotFound("node", node, meant(node, graph.numbers))
+        raise NotFound("node", node, node_meant(node, graph.numbers))
     if not graph.loops_of[graph.numbers[node]]:
         raise InvalidInput(f"{node} is in no loop, so it has no iterations", path="node")
     rows = await reads.list_passes(run_id, node, after=after, limit=limit + 1)
@@ -245,7 +246,7 @@ def _number_of(graph: Graph, text: str) -> int:
     """The node that a text names, by itself or by a place of it. Raises NotFound."""
     id = node_of(text)
     if id not in graph.numbers or not _PASS.fullmatch(text[len(id) :]):
-        raise NotFound("node", text, meant(text, graph.numbers))
+        raise NotFound("node", text, node_meant(text, graph.numbers))
     return graph.numbers[id]
 
 

@@ -72,6 +72,7 @@ class NodeLine:
         of the last failure.
         items: of a foreach, how far it is.
         child: the run that a `call` has called last; empty for none.
+        given: it was skipped: its output was given by hand.
         undo: what became of undoing its work: `due`, `undoing`, `undone`, `failed`, `cancelled`; empty for nothing.
         undo_error: why it could not be undone.
     """
@@ -91,6 +92,7 @@ class NodeLine:
     error: object = None
     items: ItemCounts | None = None
     child: str = ""
+    given: bool = False
     undo: str = ""
     undo_error: object = None
 
@@ -111,6 +113,7 @@ class Report:
         parent: run and place that called it; `source`: the run that it replays.
         epoch: 1, and one more with each retry.
         compensation: `none` was begun, `complete`, or `partial`.
+        held_by: the run to resume where this one is paused; empty for itself.
     """
 
     run_id: str
@@ -140,6 +143,7 @@ class Report:
     compensation: str = "none"
     closing: ClosingLine | None = None
     children: Children = Children()
+    held_by: str = ""
 
     @property
     def is_final(self) -> bool:
@@ -168,6 +172,7 @@ class Known:
         codes: event number -> code of the failure that `fail_when` saw in the event of it.
         early: (event number, place) of each wait that found its event in the mailbox.
         hints: node -> what a payload for it looks like, where its output is read.
+        given: places of the nodes that were skipped, whose output was given by hand.
         called: place of a call -> the run that it has called last.
         engine: as in `Report`; None: no engine has the file open, so nothing goes on.
         database: as the user must write it in a command; empty for the default file.
@@ -180,6 +185,7 @@ class Known:
     codes: Mapping[int, str] = field(default_factory=dict)
     early: Sequence[tuple[int, Place]] = ()
     hints: Mapping[str, str] = field(default_factory=dict)
+    given: frozenset[Place] = frozenset()
     called: Mapping[Place, RunId] = field(default_factory=dict)
     children: Children = Children()
     engine: str | None = ""
@@ -243,7 +249,15 @@ def make_report(graph: Graph, detail: RunDetail, known: Known) -> Report:
         compensation=run.compensation,
         closing=closing_line(detail.snapshot),
         children=known.children,
+        held_by=held_by(detail) if is_open and detail.run.paused else "",
     )
+
+
+def held_by(detail: RunDetail) -> RunId:
+    """The run to resume where this one is paused: its parent, if it is held by that."""
+    if detail.snapshot.parent_paused and detail.run.parent is not None:
+        return detail.run.parent[0]
+    return detail.run.run_id
 
 
 # -- nodes -----------------------------------------------------------------------------------------
@@ -271,7 +285,7 @@ def _node_lines(
                 paused = detail.run.paused
                 state, since, waits_for = _working(node, task, lease, timers, known, paused=paused)
                 if waits_for == RESUMED:
-                    command = resume_command(detail.run.run_id, known.database)
+                    command = resume_command(held_by(detail), known.database)
             elif items is not None and (items.active or not items.complete):
                 state = "running" if known.engine is not None else "interrupted"
             elif node.type in (NodeType.WAIT, NodeType.WAIT_FOR_EVENT):
@@ -302,6 +316,7 @@ def _node_lines(
                 ),
                 items=items,
                 child=_called(node, place, task, known),
+                given=place in known.given,
                 undo=undo,
                 undo_error=known.errors.get(undo_place(place)) if undo == "failed" else None,
             )
@@ -505,6 +520,7 @@ def report_json(report: Report) -> dict[str, object]:
         "params": report.params,
         "item": report.item,
         "go_on": report.go_on or None,
+        "held_by": report.held_by or None,
         "nodes": [_node_json(line) for line in report.nodes],
         "timeline": [step_json(step, report.created_at) for step in report.timeline],
     }
@@ -528,6 +544,7 @@ def _node_json(line: NodeLine) -> dict[str, object]:
         "error": line.error,
         "items": items_document(line.items),
         "child": line.child or None,
+        "given": line.given,
         "undo": line.undo or None,
         "undo_error": line.undo_error,
     }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.support.graphs import graph
 
-from tenuto.coordinator.outlook import outlook_of
+from tenuto.cli.tables import plan_lines
+from tenuto.coordinator.outlook import outlook_json, outlook_of
 from tenuto.coordinator.waiting import Again
 from tenuto.machine.plan import Plan
 from tenuto.machine.snapshot import Items
@@ -25,6 +26,9 @@ def test_R1_a_call_goes_on_inside_only_if_its_child_allows_it() -> None:
     lists = {E: Items(listed=50, next=8, complete=True, concurrency=8, tolerate=0)}
     outlook = outlook_of(GRAPH, PLAN, allowing, lists=lists)
     assert outlook.items == (("e", 44),), "what had not begun is done too"
+    assert outlook_json(outlook)["listed"] == {"e": 50}
+    plan = outlook_json(outlook)
+    assert "  e  44 of its 50 items" in plan_lines(plan)
 
     outlook = outlook_of(GRAPH, PLAN, Again((("e", (1, 4)),)))
     assert (outlook.inside, outlook.anew) == (("e",), ("c",))

@@ -137,6 +137,9 @@ NESTED: list[tuple[str, str]] = [
         ),
     ),
     ("retry_rule_unreachable", task("retry: {rules: [⟦{on: queue_timeout, max_attempts: 3}]}")),
+    ("odd_failure_name", task("retry: {max_attempts: 3, give_up_on: [http.404, ⟦http.6xx]}")),
+    ("odd_failure_name", task("retry: {max_attempts: 3, give_up_on: [TimeoutErr, ⟦timeot]}")),
+    ("odd_failure_name", task("retry: {rules: [{on: ⟦htp.400, max_attempts: 3}]}")),
     # --- computed values ---
     ("computed_type", task('queue: ⟦"${7}"')),
     ("computed_type", NODES + '  a: {type: task, task: ⟦"${[1]}"}\n'),

@@ -197,7 +197,9 @@ def test_an_output_given_by_hand_is_shown_as_the_nodes_output(
 
     found = read("run_node", run_id, "a")
     assert (found["state"], found["given"], found["output"]) == ("success", True, {"by": "hand"})
-    assert read("get_run", run_id)["epoch"] == 2
+    whole = read("get_run", run_id)
+    assert whole["epoch"] == 2
+    assert {node["id"]: node["given"] for node in whole["nodes"]} == {"a": True, "b": False}
 
 
 def test_a_replay_tells_its_source(driver: Driver, read: Callable[..., Any]) -> None:

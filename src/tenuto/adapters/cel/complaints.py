@@ -29,6 +29,9 @@ _SPELLINGS = {
     "env": "vars", "inputs": "input", "outputs": "nodes", "coalesce": "first", "unique": "distinct",
     "toJson": "json_encode", "to_json": "json_encode", "fromJson": "json_decode", "concat": "merge",
 }  # fmt: skip
+_FOLDS = frozenset(
+    {"sum", "reduce", "fold", "total", "avg", "average", "mean", "accumulate", "aggregate"}
+)
 _OPERATORS = {"_?_:_": "? :", "<jump_condition>": "? :", "_[_]": "[]", "@in": "in", "_?._": ".?"}
 _BOOLEAN = frozenset({"&&", "||", "!", "? :"})
 _COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
@@ -163,12 +166,21 @@ def _undeclared(text: str, offset: int, dotted: str) -> ParseError:
         return ParseError(start, f"`{name}` does not take that number of arguments")
     what = "function" if calls else "name"
     message = f"unknown {what} `{name}`"
-    suggestion = _suggestion(name, calls=calls)
+    suggestion = None if calls and name.lower() in _FOLDS else _suggestion(name, calls=calls)
     if not calls and start and text[start - 1] == "-" and not suggestion:
         message += ': a key with a hyphen is read as `["…"]`, for example `input["order-id"]`'
-    elif not suggestion and not calls:
+    elif calls and not suggestion:
+        message += _elsewhere(name)
+    elif not suggestion:
         message += f"; an expression reads {', '.join(Root)}"
     return ParseError(start, message, suggestion=suggestion)
+
+
+def _elsewhere(name: str) -> str:
+    """Where to do what no function of expressions does."""
+    if name.lower() in _FOLDS:
+        return ": no function adds up a list; do it in a task or a `code` node"
+    return "; what no function does belongs into a task or a `code` node"
 
 
 def _suggestion(name: str, *, calls: bool) -> str | None:

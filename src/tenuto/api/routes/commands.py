@@ -88,7 +88,9 @@ def _add_pauses(app: FastAPI, service: Service) -> None:
         openapi_extra=body_of(NothingBody, required=False),
     )
     async def pause_run(request: Request, run_id: RunPath) -> Response:
-        """Attempts under way end; nothing more is handed out. A conflict if it is final or paused."""
+        """No more attempts are handed out. Nothing else stops: those under way may end, waits and time-outs pass,
+        events are taken, and nodes that need no worker go on. A conflict if it is final or paused.
+        """
         await read_body(request, NothingBody, may_be_empty=True)
         found = await service.find_run(run_id)
         await commands.pause(found)

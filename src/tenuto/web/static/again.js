@@ -10,12 +10,19 @@ const path = (run) => `/runs/${encodeURIComponent(run.run_id)}`;
 
 /** Goes on with a run that did not succeed. Resolves to whether it was done. */
 export async function retry(run) {
-  const planned = await post(`${path(run)}/retry?dry_run=true`);
-  const yes = await ask({ title: "Retry this run?", body: planView(planned.plan), yes: "Retry the run", danger: false });
+  const planned = await planOf(run, `${path(run)}/retry?dry_run=true`);
+  if (planned === null) return false;
+  const yes = await ask({ title: "Retry this run?", body: [planView(planned.plan), bounded(run)], yes: "Retry the run", danger: false });
   if (yes === null) return false;
   await post(`${path(run)}/retry`);
   toast(`Goes on: ${run.run_id.slice(-8)}`);
   return true;
+}
+
+/** What a retry does not change: the bound of a loop that was reached. */
+function bounded(run) {
+  if (run.error?.code !== "loop_exhausted") return null;
+  return h("p", { class: "why" }, "A loop has reached its max, and has not a pass more after a retry. Raise max in the definition, and start a new run of that.");
 }
 
 /** The same, with one node taken as done. */
@@ -49,17 +56,32 @@ export async function skip(run, node) {
 
 /** Starts a new run that keeps what this one did before a node. Resolves to its id, or null. */
 export async function replay(run, node) {
-  const planned = await post(`${path(run)}/replay?dry_run=true`, { from: node });
-  const yes = await ask({
+  const planned = await planOf(run, `${path(run)}/replay?dry_run=true`, { from: node });
+  if (planned === null) return null;
+  const initial = JSON.stringify(run.input, null, 2);
+  const body = ({ value, text }) => (text === initial ? { from: node } : { from: node, input: value });
+  let changed = planned.plan.changed;
+  let made = null;
+  const answer = await askJson({
     title: `Replay from ${node}?`,
     body: [h("p", null, "A new run begins here; this one stays as it is."), planView(planned.plan)],
+    label: "Input of the new run",
     yes: "Start the new run",
-    danger: false,
+    initial,
+    async check(given) {
+      if (given.value === null && run.input !== null) throw new Error("null stands for the old input here; give another value");
+      const { plan } = await post(`${path(run)}/replay?dry_run=true`, body(given));
+      const seen = changed;
+      changed = plan.changed;
+      if (plan.changed.some((name) => !seen.includes(name))) {
+        throw new Error(`these are kept, although they have read the old input: ${few(plan.changed)}; start it all the same?`);
+      }
+      made = (await post(`${path(run)}/replay`, body(given))).run_id; // here, so that a refused input can be mended
+    },
   });
-  if (yes === null) return null;
-  const { run_id } = await post(`${path(run)}/replay`, { from: node });
-  toast(`Started ${run_id.slice(-8)}`);
-  return run_id;
+  if (answer === null) return null;
+  toast(`Started ${made.slice(-8)}`);
+  return made;
 }
 
 /** Ends a run at once. */
@@ -74,6 +96,28 @@ export async function terminate(run) {
   await post(`${path(run)}/terminate`, reason ? { reason } : {});
   toast(`Terminated ${run.run_id.slice(-8)}`);
   return true;
+}
+
+/** The plan of doing it again; where that is refused, a dialog says why and what to do instead, and it is null. */
+async function planOf(run, address, body = {}) {
+  try {
+    return await post(address, body);
+  } catch (problem) {
+    if (problem.code !== "conflict") throw problem;
+    const undone = run.compensation !== "none";
+    const fresh = `/workflows/${encodeURIComponent(run.workflow)}?input=${encodeURIComponent(run.run_id)}#start`;
+    const instead = undone
+      ? "Its finished work has been undone, so nothing can go on from it: a new run has to do all of it."
+      : "Open a node and take “Replay from here …”, which begins a new run there, with the same input or another one; or do all of it anew.";
+    const yes = await ask({
+      title: "That cannot be done",
+      body: [h("p", { class: "why bad" }, problem.message + (problem.hint ? ` (${problem.hint})` : "")), h("p", null, instead)],
+      yes: "Start again with this input …",
+      danger: false,
+    });
+    if (yes !== null) location.assign(fresh);
+    return null;
+  }
 }
 
 /** What is done again and what is kept. */
@@ -96,8 +140,13 @@ function planView(plan) {
 }
 
 function how(plan, node) {
-  if (node in plan.items) return plan.items[node] === 1 ? "one of its items" : `${plan.items[node]} of its items`;
+  if (node in plan.items) {
+    const of = plan.listed?.[node];
+    const whole = of === undefined ? "its items" : `its ${of} item${of === 1 ? "" : "s"}`;
+    return `${plan.items[node] === 1 ? "one" : plan.items[node]} of ${whole}`;
+  }
   if (plan.inside.includes(node)) return "its run goes on";
+  if (plan.unbegun?.includes(node)) return "it had not begun";
   const whole = plan.anew.includes(node) ? ", as a whole" : "";
   if (plan.repeated.includes(node)) return `a second time: it had succeeded${whole}`;
   return plan.first.includes(node) ? `it failed or was cut short${whole}` : `it follows${whole}`;

@@ -81,7 +81,8 @@ export async function graphPane(path, choose) {
     const states = new Map(lines.map((line) => [line.id, line]));
     for (const line of lines) {
       const node = nodes.get(line.id);
-      if (node && line.items) count(node, line.items);
+      if (node) byHand(node, line.given);
+      if (node && line.items && !line.given) count(node, line.items);
       if (node && line.undo) node.dataset.undo = line.undo;
       if (!node || node.dataset.state === line.state) continue;
       node.dataset.state = line.state;
@@ -106,6 +107,18 @@ export async function graphPane(path, choose) {
   }
 
   return { pane, paint, mark: markNode };
+}
+
+/** Says of a node that was skipped that its output was given by hand, in place of what it does. */
+function byHand(node, given) {
+  const detail = node.querySelector(".detail");
+  if (given && node.dataset.words === undefined) {
+    node.dataset.words = detail.textContent;
+    detail.textContent = "given by hand";
+  } else if (!given && node.dataset.words !== undefined) {
+    detail.textContent = node.dataset.words;
+    delete node.dataset.words;
+  }
 }
 
 /** Moves the bar of a foreach, as `views/picture.py` draws it. */

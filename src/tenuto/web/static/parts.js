@@ -67,23 +67,48 @@ export function failure(error) {
     "div",
     { class: "failure" },
     h("p", null, head, message && `${head.length ? ": " : ""}${message}`),
+    causes(given.details).map((cause) => h("p", { class: "cause" }, "because ", cause)),
     Object.keys(more).length > 0 && h("details", null, h("summary", null, "Details"), json(more.details && Object.keys(more).length === 1 ? more.details : more, { label: "details" })),
   );
 }
 
-/** Asks for a JSON value, once more where it is none. Resolves to `{value}`, or null for no. */
-export async function askJson({ title, body, label, yes }) {
-  let typed = "null";
+const CAUSES_MAX = 5;
+
+/** What a failure came of, as its details tell: the error of a child run, of the first item that failed. In words. */
+function causes(details) {
+  const found = [];
+  for (let at = details?.cause; at !== null && typeof at === "object" && found.length < CAUSES_MAX; at = at.details?.cause) {
+    const { code, message } = told(at);
+    const said = [code, message].filter(Boolean).join(": ");
+    found.push(at.node ? `${at.node}: ${said}` : said);
+  }
+  return found;
+}
+
+/**
+ * Asks for a JSON value, once more where it is none, or where `check(value)` throws. `initial`: the text to begin with.
+ * Resolves to `{value, text}`, or null for no.
+ */
+export async function askJson({ title, body, label, yes, initial = "null", check = null }) {
+  let typed = initial;
   let wrong = "";
   for (;;) {
-    const area = h("textarea", { class: "code", rows: "4", spellcheck: "false", value: typed });
+    const area = h("textarea", { class: "code", rows: String(Math.min(12, Math.max(4, typed.split("\n").length))), spellcheck: "false", value: typed });
     const answer = await ask({ title, body: [body, wrong && h("p", { class: "why bad", role: "alert" }, wrong)], yes, danger: false, reason: [label, h("span", { class: "soft" }, " (JSON)")], input: area });
     if (answer === null) return null;
     typed = answer;
+    let value;
     try {
-      return { value: typed.trim() ? JSON.parse(typed) : null };
+      value = typed.trim() ? JSON.parse(typed) : null;
     } catch (error) {
       wrong = `this is not JSON: ${error.message}`;
+      continue;
+    }
+    try {
+      await check?.({ value, text: typed });
+      return { value, text: typed };
+    } catch (problem) {
+      wrong = problem.message + (problem.hint ? ` (${problem.hint})` : "");
     }
   }
 }

@@ -69,7 +69,7 @@ function header(run, state, actions) {
       badge(run.state),
       h("span", { class: "grow" }),
       open && run.state !== "paused" && button("pause", "Pause", () => confirmPause(actions)),
-      open && (run.state === "paused" || run.quarantine) && button("resume", "Resume", () => actions.act("resume")),
+      open && (run.state === "paused" || run.quarantine) && button("resume", "Resume", () => resume(run, actions)),
       open && button("cancel", "Cancel", () => confirmCancel(run, actions), true),
       !over && button("terminate", "Terminate", () => actions.again(terminate), true),
       over && run.state !== "success" && button("retry", "Retry", () => actions.again(retry)),
@@ -134,10 +134,33 @@ function fact(name, ...values) {
 async function confirmPause(actions) {
   const yes = await ask({
     title: "Pause this run?",
-    body: "Attempts under way may end; nothing new begins until it is resumed.",
+    body: [
+      h("p", null, "No more attempts are handed to workers until it is resumed; those under way may end."),
+      h("p", null, "Nothing else stops: waits and time-outs pass, events are taken, nodes that need no worker (set, switch, wait, emit, call) go on, and the run may end."),
+    ],
     yes: "Pause the run",
+    danger: false,
   });
   if (yes !== null) await actions.act("pause");
+}
+
+/** Lets a run go on; of a paused one it asks what becomes of its clocks. */
+async function resume(run, actions) {
+  if (run.state !== "paused") {
+    await actions.act("resume");
+    return;
+  }
+  const freeze = h("input", { type: "checkbox", name: "freeze" });
+  const yes = await ask({
+    title: "Resume this run?",
+    body: [
+      h("label", { class: "check" }, freeze, " Move its deadlines by the time that it was paused"),
+      h("p", { class: "soft" }, "Waits, delays and time-outs that have not passed yet then have as long as they had at the pause. What fell due meanwhile has happened; an until does not move."),
+    ],
+    yes: "Resume the run",
+    danger: false,
+  });
+  if (yes !== null) await actions.act("resume", freeze.checked ? { freeze_timers: true } : {});
 }
 
 async function confirmCancel(run, actions) {

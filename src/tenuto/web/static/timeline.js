@@ -4,6 +4,7 @@ import { h, icon } from "/static/dom.js";
 import { progress as progressOf } from "/static/nested.js";
 import { duration, mark, shade, told } from "/static/words.js";
 
+const OVER = new Set(["success", "dead", "skipped", "cancelled"]);
 const WORK = new Set(["attempt", "child", "items"]);
 
 /** @param run a report. `total`: microseconds that the scale spans. */
@@ -27,7 +28,8 @@ export function timeline(run, { total, chosen, progress, choose }) {
 }
 
 function line(node, steps, { total, chosen, progress, choose }) {
-  const busy = steps.reduce((sum, step) => sum + (step.duration_us ?? 0), 0);
+  const shown = node.items ? passes(node, steps, total) : steps;
+  const busy = shown.reduce((sum, step) => sum + (step.duration_us ?? (node.items ? total - step.start_us : 0)), 0);
   const done = progress.get(node.id);
   const undone = node.undo ? `undo: ${node.undo}` : "";
   return h(
@@ -38,15 +40,52 @@ function line(node, steps, { total, chosen, progress, choose }) {
       { type: "button", class: "open", "aria-pressed": String(chosen === node.id), onclick: () => choose(node.id) },
       h("span", { class: "what" }, icon(mark(node.state), 13), h("span", { class: "id" }, node.id), node.iteration > 1 && h("span", { class: "soft" }, ` #${node.iteration}`)),
       h("span", { class: "word" }, node.state),
-      h("span", { class: steps.length ? "bars" : "bars none" }, bars(steps, total)),
+      h("span", { class: steps.length ? "bars" : "bars none" }, bars(shown, total)),
       h("span", { class: "figures soft" }, figures(node, busy).map((part) => h("span", null, part))),
     ),
-    node.items && progressOf(node.items, node.state),
+    node.items && !node.given && progressOf(node.items, node.state),
     node.state === "running" && done && h("p", { class: "why" }, done),
     node.waits_for && h("p", { class: "why" }, `waits for ${node.waits_for}`),
     node.error && h("p", { class: "why bad" }, said(node.error)),
+    node.given && h("p", { class: "why" }, "given by hand"),
     undone && h("p", { class: node.undo === "failed" ? "why bad" : "why" }, node.undo_error ? `${undone}: ${said(node.undo_error)}` : undone),
   );
+}
+
+/**
+ * One bar for the items of a foreach in each of its passes, from the first to the last of them. Of its last pass it has
+ * the colour of the node: failures that it tolerates do not make it red.
+ */
+function passes(node, steps, total) {
+  const found = new Map();
+  const others = [];
+  for (const step of steps) {
+    if (step.start_us === null || step.place.includes("!")) {
+      others.push(step);
+      continue;
+    }
+    const place = step.place.replace(/\[p?\d+\]/, "");
+    const end = step.duration_us === null ? null : step.start_us + step.duration_us;
+    const pass = found.get(place) ?? { start: step.start_us, end: step.start_us, result: "success" };
+    pass.start = Math.min(pass.start, step.start_us);
+    pass.end = end === null || pass.end === null ? null : Math.max(pass.end, end);
+    if (step.what === "items" && step.result !== "lost") pass.result = step.result;
+    found.set(place, pass);
+  }
+  const last = [...found.values()].sort((a, b) => a.start - b.start).at(-1);
+  const over = OVER.has(node.state);
+  const made = [...found.values()].map((pass) => {
+    const end = pass === last && !over ? null : (pass.end ?? total);
+    return {
+      what: "items",
+      attempt: null,
+      code: null,
+      result: pass === last ? node.state : pass.result,
+      start_us: pass.start,
+      duration_us: end === null ? null : end - pass.start,
+    };
+  });
+  return [...others.filter((step) => step.start_us !== null), ...made];
 }
 
 function figures(node, busy) {
