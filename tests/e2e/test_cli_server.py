@@ -217,7 +217,9 @@ def test_a_run_of_a_file_is_deployed_first(project: Project) -> None:
 
     run_id = re.fullmatch(r"run (\S+) \w+\n", first.stdout)
     assert run_id is not None
-    assert f"watch it with:\n  tenuto run watch {run_id[1][-8:]}\n" in first.stderr
+    told = rf"watch it with:\n  tenuto run watch {run_id[1][-8:]}\n"
+    over = rf"look at it with:\n  tenuto run show {run_id[1][-8:]}\n"  # it may have ended by then
+    assert re.search(f"{told}|{over}", first.stderr)
     assert f"run {run_id[1]} " in second.stdout
     assert "the key 'k1' has its run already" in second.stderr
 
@@ -499,16 +501,17 @@ MISTAKES: list[tuple[list[str], int, str]] = [
      ("error: alias: '2' is no alias; use at most 63 letters, digits, `_`, `.` and `-`, and begin with a letter, "
      "as in stable")),
     (["workflow", "alias", "greet", "stable", "newest"], USAGE,
-     ("error: Invalid value for '[VERSION]': Input should be a valid integer, unable to parse string as an "
-     "integer; see `tenuto workflow alias --help`")),
+     "error: VERSION: 'newest' is no number; give that of a version, such as 3"),
     (["workflow", "alias", "greet", "stable", "1", "--drop"], USAGE,
      "error: --drop: takes no VERSION; leave one of the two out"),
     (["workflow", "alias", "greet", "stable", "--drop"], NOT_FOUND,
      "error: no alias 'greet@stable'; greet has no aliases"),
     (["workflow", "delete", "greet"], USAGE,
-     "error: NAME@VERSION: 'greet' names no version by its number; write greet@3"),
+     ("error: NAME@VERSION: 'greet' names no version by its number; write greet@N, N its number; "
+     "`tenuto workflow show greet` lists them")),
     (["workflow", "delete", "greet@stable", "--yes"], USAGE,
-     "error: NAME@VERSION: 'greet@stable' names no version by its number; write greet@3"),
+     ("error: NAME@VERSION: 'greet@stable' names no version by its number; write greet@N, N its number; "
+     "`tenuto workflow show greet` lists them")),
     (["workflow", "delete", "greet@1"], USAGE, "error: --yes: is needed where nobody can be asked"),
     (["workflow", "delete", "greet@9", "--yes"], NOT_FOUND, "error: no version 'greet 9'; the newest is 1"),
     (["deploy", "greet.yaml", "--alias", "2"], USAGE,

@@ -49,10 +49,15 @@ def read_definition(name: str) -> Source:
     return read_source(path)
 
 
-def _meant(name: str) -> str:
+def _near(name: str) -> list[str]:
+    """The subcommand that is all but written; a workflow's name is not to be taken for one."""
     from difflib import get_close_matches
 
-    close = [_HABITS[name]] if name in _HABITS else get_close_matches(name, SUBCOMMANDS, n=1)
+    return get_close_matches(name, SUBCOMMANDS, n=1, cutoff=0.75)
+
+
+def _meant(name: str) -> str:
+    close = [_HABITS[name]] if name in _HABITS else _near(name)
     if close:
         return f"; did you mean `tenuto run {close[0]}`?"
     if NAME.fullmatch(name):

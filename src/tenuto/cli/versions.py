@@ -254,7 +254,7 @@ def delete_version(door: Door, text: str, *, sure: bool, output: str) -> int:
     name, reference = split_reference(text)
     if reference is None or not (reference.isascii() and reference.isdigit()):
         raise InvalidInput(
-            f"{text!r:.80} names no version by its number; write {name[:80]}@ and a number; "
+            f"{text!r:.80} names no version by its number; write {name[:80]}@N, N its number; "
             f"`tenuto workflow show {name[:80]}` lists them",
             path="NAME@VERSION",
         )
