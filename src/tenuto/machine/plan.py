@@ -233,9 +233,8 @@ def _spread(graph: Graph, edges: bytearray, first: Iterable[int]) -> set[int]:
 
 def _withhold(graph: Graph, edges: bytearray) -> Iterator[int]:
     """Withhold the dead edges of loops that are open again (L4). Yields the nodes that forward ones lead to."""
-    for loop in reversed(
-        range(len(graph.loops))
-    ):  # inner ones first: their exits may keep an outer one open
+    # Inner ones first: their exits may keep an outer one open.
+    for loop in reversed(range(len(graph.loops))):
         for number in leaving(graph, loop):
             if edges[number] == DEAD_EDGE and not may_die(graph, edges, number):
                 edges[number] = WITHHELD

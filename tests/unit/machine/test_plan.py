@@ -53,6 +53,19 @@ def test_R1_S0_are_unhandled_dead_nodes_and_those_that_the_closing_cancelled() -
 
 
 @pytest.mark.rule("R1.1")
+def test_R1_the_plan_tells_what_had_not_begun_from_what_was_cut_short() -> None:
+    world = failed("a; b; c -> d", "a", "c")
+
+    plan = retry_of(world)
+
+    assert names(world.graph, plan.first) == "a b d"
+    assert names(world.graph, plan.unbegun) == ""
+
+    waiting = failed("a; b -> c", "a")
+    plan = retry_of(waiting)
+    assert names(waiting.graph, plan.unbegun) == "c"
+
+
 def test_R1_a_handled_dead_node_is_not_in_S0() -> None:
     text = "a -> b; a -failure-> f; f -> g"
     world = World(graph(text)).start()

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tenuto.model.names import EVENT_NAME, NAME, TASK_NAME
+from tenuto.model.names import EVENT_NAME, NAME, TASK_NAME, node_meant
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,18 @@ def test_a_name_is_of_its_form(
 ) -> None:
     assert all(pattern.fullmatch(name) for name in good)
     assert not any(pattern.fullmatch(name) for name in bad)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "known", "told"),
+    [
+        ("chargee", ("charge", "ship"), "did you mean 'charge'?"),
+        ("nope", ("charge", "ship"), "there are charge, ship"),
+        ("x", tuple(f"n{i}" for i in range(14)), "and 2 more"),
+        ("x", (), ""),
+    ],
+)
+def test_a_node_that_is_not_there_is_answered_with_those_that_are(
+    wrong: str, known: tuple[str, ...], told: str
+) -> None:
+    assert node_meant(wrong, known).endswith(told)
