@@ -74,16 +74,16 @@ STAGES = (
         ),
     ),
     Stage("types", 120, ((str(BIN / "mypy"), *TYPED),)),
-    Stage("unit", 360, (pytest("tests/unit", workers=2),)),
-    Stage("property", 360, (pytest("tests/property", workers=2),)),
+    Stage("unit", 300, (pytest("tests/unit", workers=2),)),
+    Stage("property", 300, (pytest("tests/property", workers=2),)),
     Stage("conformance", 150, (pytest("tests/conformance", workers=2),)),
     Stage("browser", 200, ((sys.executable, "scripts/browser.py"),)),
     # The next three start processes and measure waits: one at a time on two cores.
-    Stage("integration", 800, (pytest("tests/integration"),)),
-    Stage("e2e", 1_100, (pytest("tests/e2e"),)),
+    Stage("integration", 700, (pytest("tests/integration"),)),
+    Stage("e2e", 1_360, (pytest("tests/e2e"),)),
     Stage("examples", 540, (pytest("tests/examples"),)),
     Stage("docs", 90, ((PYTHON, "scripts/docs.py"),)),
-    Stage("newest-python", 700, ((PYTHON, "scripts/newest_python.py"),)),
+    Stage("newest-python", 660, ((PYTHON, "scripts/newest_python.py"),)),
     # By name only.
     Stage("arch", 60, (ARCH,), always=False),
     Stage(
