@@ -55,8 +55,10 @@ async def test_an_async_function_runs_there_too() -> None:
 
 
 async def test_no_process_starts_before_one_is_needed_and_no_more_than_are_needed() -> None:
+    before = set(threading.enumerate())  # another test's may be on its way out
     async with a_crew({"pid": tasks.pid_of}, process=True, processes=3) as crew:
-        assert not any(t.name == "tenuto-children" for t in threading.enumerate())
+        new = set(threading.enumerate()) - before
+        assert not any(t.name == "tenuto-children" for t in new)
 
         pids = {str(await crew.gateway.output(crew.gateway.offer("pid"))) for _ in range(4)}
 
