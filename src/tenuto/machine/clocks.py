@@ -232,10 +232,10 @@ def try_again(
     failures = task.attempt - task.lost - task.spent
     if code in NEVER_RETRIED or names_failure(policy.give_up_on, code, classes):
         return None
+    seen = scope.of_failure(turn, task.place)
     for number, rule in enumerate(policy.rules):
         if rule.on and not names_failure(rule.on, code, classes):
             continue
-        seen = scope.of_failure(turn, task.place)
         if rule.when is not None and turn.holds(rule.when, seen) is not True:
             continue
         counts = list(task.rules) + [0] * (len(policy.rules) - len(task.rules))

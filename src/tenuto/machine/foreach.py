@@ -24,7 +24,7 @@ from tenuto.machine.events import Rejection, TimerFired, TimerKind
 from tenuto.machine.loops import withdraw_items
 from tenuto.machine.snapshot import Items, Task, Timer
 from tenuto.machine.tokens import die, succeed
-from tenuto.machine.turn import Turn
+from tenuto.machine.turn import Faulty, Turn, sound
 from tenuto.machine.work import (
     Sight,
     begin_child,
@@ -47,11 +47,12 @@ BEGUN_MAX = 1_000
 def begin_foreach(turn: Turn, node: int, it: Foreach) -> None:
     """Evaluate the list and the bounds, and begin the first items; an empty list ends at once (T7)."""
     sight = scope.sight(turn, node)
-    items = _bounds(turn, it, sight)
-    if it.over is not None and not isinstance(items, Fault):
-        items = _list(turn, turn.place(node), items, it.over, sight)
-    if isinstance(items, Fault):
-        die(turn, node, Failure(items.code, items.message))
+    try:
+        items = _bounds(turn, it, sight)
+        if it.over is not None:
+            items = sound(_list(turn, turn.place(node), items, it.over, sight))
+    except Faulty as faulty:
+        die(turn, node, faulty.failure)
         return
     turn.items[node] = items
     _go(turn, node, it)
@@ -153,20 +154,14 @@ def sight_of(turn: Turn, node: int, index: int) -> Sight:
 # -- the list and the bounds --------------------------------------------------------------------------------------
 
 
-def _bounds(turn: Turn, it: Foreach, sight: Sight) -> Items | Fault:
-    """The bounds, evaluated once (X1)."""
-    concurrency = turn.number(it.concurrency, sight)
-    if isinstance(concurrency, Fault):
-        return concurrency
+def _bounds(turn: Turn, it: Foreach, sight: Sight) -> Items:
+    """The bounds, evaluated once (X1). Raises Faulty."""
+    concurrency = sound(turn.number(it.concurrency, sight))
     if not 1 <= concurrency <= CONCURRENCY_MAX:
         message = f"concurrency is {concurrency}; it may be 1 to {CONCURRENCY_MAX:,}"
-        return Fault("expression_error", message)
-    tolerance = turn.tolerance(it.tolerate, sight)
-    if isinstance(tolerance, Fault):
-        return tolerance
-    batch = turn.number(it.batch, sight)
-    if isinstance(batch, Fault):
-        return batch
+        raise Faulty(Failure("expression_error", message))
+    tolerance = sound(turn.tolerance(it.tolerate, sight))
+    batch = sound(turn.number(it.batch, sight))
     return Items(
         listed=0,
         complete=False,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from heapq import heappop, heappush
+from typing import TypeVar
 
 from tenuto.machine.actions import (
     Action,
@@ -57,6 +58,23 @@ PENDING = ord(NodeLetter.PENDING)
 ACTIVE = ord(NodeLetter.ACTIVE)
 SUCCESS = ord(NodeLetter.SUCCESS)
 DEAD = ord(NodeLetter.DEAD)
+
+
+class Faulty(Exception):
+    """Something asked for cannot be had: `failure`, on its way to whoever says what that ends. Stays in the machine."""
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+
+
+T = TypeVar("T")
+
+
+def sound(outcome: T | Fault) -> T:
+    """What an expression yielded. Raises Faulty where it failed."""
+    if isinstance(outcome, Fault):
+        raise Faulty(Failure(outcome.code, outcome.message))
+    return outcome
 
 
 _NOTHING = Missing()

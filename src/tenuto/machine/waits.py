@@ -24,7 +24,7 @@ from tenuto.machine.events import (
 )
 from tenuto.machine.snapshot import OpenedWait, Timer
 from tenuto.machine.tokens import die, succeed
-from tenuto.machine.turn import Turn
+from tenuto.machine.turn import Faulty, Turn, sound
 from tenuto.machine.work import Sight
 from tenuto.model.definition import Emit, Wait, WaitForEvent
 from tenuto.model.expressions import Expression, ExpressionKind, Fault, Message, Read, Root
@@ -54,12 +54,11 @@ def begin_wait(turn: Turn, node: int, wait: Wait) -> None:
 def begin_wait_for_event(turn: Turn, node: int, wait: WaitForEvent) -> None:
     """Take the message if it is there, else wait for it."""
     sight = scope.sight(turn, node)
-    event = turn.name(wait.event, sight)
-    key = _key(turn, node, wait) if isinstance(event, str) else event
-    if isinstance(event, Fault) or isinstance(key, Fault):
-        fault = event if isinstance(event, Fault) else key
-        assert isinstance(fault, Fault)
-        die(turn, node, Failure(fault.code, fault.message))
+    try:
+        event = sound(turn.name(wait.event, sight))
+        key = sound(_key(turn, node, wait))
+    except Faulty as faulty:
+        die(turn, node, faulty.failure)
         return
     found = _look(turn, node, wait, event, key)
     if found is not None and found.id is not None:
@@ -94,29 +93,20 @@ def emit(turn: Turn, node: int, it: Emit) -> None:
 
 def post(turn: Turn, place: Place, it: Emit, sight: Sight) -> Failure | None:
     """Put the message of `place` into the mailbox. Its id is (run, node, iterations, epoch), which is the place."""
-    event = turn.name(it.event, sight)
-    key = turn.value(it.key, sight(it.key)) if isinstance(event, str) else event
-    payload = turn.value(it.payload, sight(it.payload)) if isinstance(key, Text) else key
-    keep: int | Fault | None = None
-    if it.keep_us is not None and isinstance(payload, Text):
-        keep = turn.number(it.keep_us, sight)
-    for fault in (event, key, payload, keep):
-        if isinstance(fault, Fault):
-            return Failure(fault.code, fault.message)
-    assert isinstance(event, str)
-    assert isinstance(key, Text)
-    assert isinstance(payload, Text)
-    assert not isinstance(keep, Fault)
+    try:
+        event = sound(turn.name(it.event, sight))
+        key = sound(turn.value(it.key, sight(it.key)))
+        payload = sound(turn.value(it.payload, sight(it.payload)))
+        keep = None if it.keep_us is None else sound(turn.number(it.keep_us, sight))
+    except Faulty as faulty:
+        return faulty.failure
     turn.actions.append(PostMessage(event, key, payload, f"{turn.old.run_id}/{place}", keep))
     return None
 
 
 def on_event(turn: Turn, event: EventReceived) -> Rejection | None:
     """A message was offered to an open wait. One that its `match` does not mean stays in the mailbox."""
-    wait = turn.rows.waits.get(event.place)
-    if wait is None or wait.version != event.version or turn.is_final():
-        return Rejection.STALE
-    node = turn.active_at(event.place)
+    node = _waiting(turn, event)
     if node is None:
         return Rejection.STALE
     it = _wait_of(turn, node)
@@ -130,10 +120,7 @@ def on_event(turn: Turn, event: EventReceived) -> Rejection | None:
 
 def on_heartbeat(turn: Turn, event: HeartbeatReceived) -> Rejection | None:
     """A sign of life: the silence is counted anew. A wait without `heartbeat_timeout` needs none."""
-    wait = turn.rows.waits.get(event.place)
-    if wait is None or wait.version != event.version or turn.is_final():
-        return Rejection.STALE
-    node = turn.active_at(event.place)
+    node = _waiting(turn, event)
     if node is None:
         return Rejection.STALE
     amount = _wait_of(turn, node).heartbeat_timeout_us
@@ -164,6 +151,14 @@ def on_timer(turn: Turn, event: TimerFired) -> Rejection | None:
         failure = Failure("timeout", "no event came within the timeout")
     die(turn, node, failure)
     return None
+
+
+def _waiting(turn: Turn, event: EventReceived | HeartbeatReceived) -> int | None:
+    """The node whose open wait an event means, or None: it is closed, another one's, or the run is over (C7)."""
+    wait = turn.rows.waits.get(event.place)
+    if wait is None or wait.version != event.version or turn.is_final():
+        return None
+    return turn.active_at(event.place)
 
 
 def _wait_of(turn: Turn, node: int) -> WaitForEvent:

@@ -16,10 +16,10 @@ from tenuto.machine import scope
 from tenuto.machine.actions import CancelChild, DispatchTask, RetryChild, SetTimer, StartChild
 from tenuto.machine.events import TimerKind
 from tenuto.machine.snapshot import Task, Timer
-from tenuto.machine.turn import Turn
+from tenuto.machine.turn import Faulty, Turn, sound
 from tenuto.model.definition import CALL_DEPTH_MAX, WORKER_TYPES, Amount, Call, Node, NodeType, Work
 from tenuto.model.errors import InvariantViolated
-from tenuto.model.expressions import Callee, Expression, ExpressionKind, Fault, Read, Root, Scope
+from tenuto.model.expressions import Callee, Expression, ExpressionKind, Read, Root, Scope
 from tenuto.model.failures import Failure
 from tenuto.model.ids import RUN_PLACE, Place, RunId, child_run_id, parts_of, place_of, with_epoch
 from tenuto.model.payload import PayloadKey, PayloadKind, Text
@@ -46,39 +46,21 @@ class Clocks:
     heartbeat_timeout_us: int | None
 
 
+_NO_CLOCKS = Clocks(None, None, None, None)
+
+
 def begin_work(turn: Turn, node: int, place: Place, work: Work, sight: Sight) -> Failure | None:
     """Create and offer the task of `place`. A failure: of its input, name or clocks; no attempt is made (X5)."""
-    name = _task_name(turn, work, sight)
-    queue = turn.name(work.queue, sight) if not isinstance(name, Fault) else name
-    value = turn.value(work.input, sight(work.input)) if not isinstance(queue, Fault) else queue
-    priority = turn.number(work.priority, sight) if not isinstance(value, Fault) else value
-    clocks = _clocks(turn, work, sight) if not isinstance(priority, Fault) else priority
-    if isinstance(clocks, Fault):
-        return Failure(clocks.code, clocks.message)
-    assert isinstance(name, str)
-    assert isinstance(queue, str)
-    assert isinstance(value, Text)
-    assert isinstance(priority, int)
+    try:
+        name = _task_name(turn, work, sight)
+        queue = sound(turn.name(work.queue, sight))
+        value = sound(turn.value(work.input, sight(work.input)))
+        priority = sound(turn.number(work.priority, sight))
+        clocks = _clocks(turn, work, sight)
+    except Faulty as faulty:
+        return faulty.failure
     turn.put(place, PayloadKind.INPUT, value)
-    total = None if clocks.total_timeout_us is None else turn.at + clocks.total_timeout_us
-    task = Task(
-        place=place,
-        node=node,
-        name=name,
-        queue=queue,
-        priority=priority,
-        state=TaskState.PENDING,
-        attempt=1,
-        lost=0,
-        input_seq=turn.seq,
-        timeout_us=clocks.timeout_us,
-        heartbeat_us=clocks.heartbeat_timeout_us,
-        queue_timeout_us=clocks.queue_timeout_us,
-        total_until=total,
-        queue_until=queue_until(turn, clocks.queue_timeout_us),
-        held=turn.is_held(),
-        ended_lease=None,
-    )
+    task = _new_task(turn, node, place, name, queue, clocks, priority=priority, held=turn.is_held())
     _insert(turn, task)
     if not task.held:
         turn.actions.append(DispatchTask(turn.touched[place]))
@@ -100,32 +82,13 @@ def begin_child(
     `index`: of the item that an inline graph works on. `item`: the item is this call's own, so it is evaluated and
     handed over; else an inline graph inherits what this run works on.
     """
-    asked = ask(turn, call, sight, item=item)
-    if isinstance(asked, Failure):
-        return asked
-    clocks = _child_clocks(turn, call, sight)
-    if isinstance(clocks, Fault):
-        return Failure(clocks.code, clocks.message)
+    try:
+        asked = ask(turn, call, sight, item=item)
+        clocks = _child_clocks(turn, call, sight)
+    except Faulty as faulty:
+        return faulty.failure
     put_given(turn, place, asked)
-    total = None if clocks.total_timeout_us is None else turn.at + clocks.total_timeout_us
-    task = Task(
-        place=place,
-        node=node,
-        name=_pinned(asked.callee),
-        queue=CALL_NAME,
-        priority=0,
-        state=TaskState.PENDING,
-        attempt=1,
-        lost=0,
-        input_seq=turn.seq,
-        timeout_us=clocks.timeout_us,
-        heartbeat_us=None,
-        queue_timeout_us=None,
-        total_until=total,
-        queue_until=None,
-        held=False,
-        ended_lease=None,
-    )
+    task = _new_task(turn, node, place, _pinned(asked.callee), CALL_NAME, clocks)
     _insert(turn, task)
     start_child(
         turn, place, call, asked.callee, index=index, item=_item_key(turn, place, item=item)
@@ -142,24 +105,17 @@ class Asked:
     item: Text | None
 
 
-def ask(turn: Turn, call: Call, sight: Sight, *, item: bool) -> Asked | Failure:
-    """Find out which version a call means, and what it gets; or why there can be no child (F6)."""
+def ask(turn: Turn, call: Call, sight: Sight, *, item: bool) -> Asked:
+    """Find out which version a call means, and what it gets. Raises Faulty: why there can be no child (F6)."""
     if turn.depth >= CALL_DEPTH_MAX:
         message = f"runs call runs {CALL_DEPTH_MAX} levels deep here: that is the limit"
-        return Failure("call_depth", message)
-    name = turn.name(call.name, sight) if call.name is not None else ""
-    value = turn.value(call.input, sight(call.input)) if not isinstance(name, Fault) else name
-    if isinstance(value, Fault):
-        return Failure(value.code, value.message)
-    thing = turn.value(ITEM, sight(ITEM)) if item else None
-    if isinstance(thing, Fault):
-        return Failure(thing.code, thing.message)
-    assert isinstance(name, str)
+        raise Faulty(Failure("call_depth", message))
+    name = sound(turn.name(call.name, sight)) if call.name is not None else ""
+    value = sound(turn.value(call.input, sight(call.input)))
+    thing = sound(turn.value(ITEM, sight(ITEM))) if item else None
     if call.name is None:
         return Asked(None, value, thing)
-    found = turn.callee(name, value)
-    if isinstance(found, Fault):
-        return Failure(found.code, found.message)
+    found = sound(turn.callee(name, value))
     return Asked(found, found.input, thing)
 
 
@@ -177,9 +133,10 @@ def call_again(turn: Turn, node: int, call: Call, child: RunId) -> Failure | Non
     place = turn.place(node)
     row = turn.task(place)
     assert row is not None
-    clocks = _child_clocks(turn, call, scope.sight(turn, node))
-    if isinstance(clocks, Fault):
-        return Failure(clocks.code, clocks.message)
+    try:
+        clocks = _child_clocks(turn, call, scope.sight(turn, node))
+    except Faulty as faulty:
+        return faulty.failure
     total = None if clocks.total_timeout_us is None else turn.at + clocks.total_timeout_us
     task = replace(
         opened_again(row), child=child, timeout_us=clocks.timeout_us, total_until=total, held=False
@@ -223,9 +180,10 @@ def start_child(
 
 def send_off(turn: Turn, place: Place, call: Call, sight: Sight) -> Failure | None:
     """Start a child that nobody waits for, and that cancel and pause do not reach (F6). Its id is the output."""
-    asked = ask(turn, call, sight, item=False)
-    if isinstance(asked, Failure):
-        return asked
+    try:
+        asked = ask(turn, call, sight, item=False)
+    except Faulty as faulty:
+        return faulty.failure
     put_given(turn, place, asked)
     child = child_run_id(turn.at, turn.old.run_id, place, turn.epoch, 1)
     inline = call.inline is not None
@@ -250,11 +208,11 @@ def start_again(turn: Turn, task: Task, call: Call) -> Failure | None:
     """Start the next child after a back-off: of the same version, with the same input (F6)."""
     callee: Callee | None = None
     if call.name is not None:
-        given = turn.value(GIVEN, scope.of_given(turn, task.place))
-        found = turn.callee(task.name, given) if isinstance(given, Text) else given
-        if isinstance(found, Fault):
-            return Failure(found.code, found.message)
-        callee = found
+        try:
+            given = sound(turn.value(GIVEN, scope.of_given(turn, task.place)))
+            callee = sound(turn.callee(task.name, given))
+        except Faulty as faulty:
+            return faulty.failure
     own = parts_of(task.place).index
     turn.update_task(replace(task, state=TaskState.PENDING), ends_lease=False)
     item = _item_key(turn, task.place, item=own is not None)
@@ -274,24 +232,8 @@ def end_child(turn: Turn, task: Task, reason: str) -> None:
 def dead_on_arrival(turn: Turn, node: int, place: Place, work: Work | Call) -> None:
     """Insert the task of an item that could not begin, dead, so that it is listed with the others (X5)."""
     given = work.name if isinstance(work, Work) else CALL_NAME
-    dead = Task(
-        place=place,
-        node=node,
-        name=given if isinstance(given, str) else "",
-        queue=CALL_NAME,
-        priority=0,
-        state=TaskState.DEAD,
-        attempt=1,
-        lost=0,
-        input_seq=turn.seq,
-        timeout_us=None,
-        heartbeat_us=None,
-        queue_timeout_us=None,
-        total_until=None,
-        queue_until=None,
-        held=False,
-        ended_lease=None,
-    )
+    name = given if isinstance(given, str) else ""
+    dead = replace(_new_task(turn, node, place, name, CALL_NAME, _NO_CLOCKS), state=TaskState.DEAD)
     row = _earlier(turn, place)
     if row is None:
         turn.create_task(dead)
@@ -302,6 +244,39 @@ def dead_on_arrival(turn: Turn, node: int, place: Place, work: Work | Call) -> N
 def queue_until(turn: Turn, queue_timeout_us: int | None) -> int | None:
     """When waiting for a worker becomes a failure; it does not pass while the run is paused (C6)."""
     return None if queue_timeout_us is None or turn.is_held() else turn.at + queue_timeout_us
+
+
+def _new_task(
+    turn: Turn,
+    node: int,
+    place: Place,
+    name: str,
+    queue: str,
+    clocks: Clocks,
+    *,
+    priority: int = 0,
+    held: bool = False,
+) -> Task:
+    """A task's first row: pending, in its first attempt."""
+    total = clocks.total_timeout_us
+    return Task(
+        place=place,
+        node=node,
+        name=name,
+        queue=queue,
+        priority=priority,
+        state=TaskState.PENDING,
+        attempt=1,
+        lost=0,
+        input_seq=turn.seq,
+        timeout_us=clocks.timeout_us,
+        heartbeat_us=clocks.heartbeat_timeout_us,
+        queue_timeout_us=clocks.queue_timeout_us,
+        total_until=None if total is None else turn.at + total,
+        queue_until=queue_until(turn, clocks.queue_timeout_us),
+        held=held,
+        ended_lease=None,
+    )
 
 
 # -- identity (R3) ------------------------------------------------------------------------------------------------
@@ -448,36 +423,28 @@ def _item_key(turn: Turn, place: Place, *, item: bool) -> PayloadKey | None:
     return PayloadKey(RUN_PLACE, PayloadKind.ITEM) if turn.index is not None else None
 
 
-def _task_name(turn: Turn, work: Work, sight: Sight) -> str | Fault:
+def _task_name(turn: Turn, work: Work, sight: Sight) -> str:
     """Data may choose among tasks, and nothing else: not code to run, not requests to send."""
-    name = turn.name(work.name, sight)
+    name = sound(turn.name(work.name, sight))
     if isinstance(work.name, Expression) and name in _NO_TASKS:
-        return Fault("expression_error", f"{work.name.where} yields `{name}`, which is no task")
+        message = f"{work.name.where} yields `{name}`, which is no task"
+        raise Faulty(Failure("expression_error", message))
     return name
 
 
-def _clocks(turn: Turn, work: Work, sight: Sight) -> Clocks | Fault:
-    found: list[int | None] = []
-    for amount in (
-        work.timeout_us,
-        work.total_timeout_us,
-        work.queue_timeout_us,
-        work.heartbeat_timeout_us,
-    ):
-        said = _optional(turn, amount, sight)
-        if isinstance(said, Fault):
-            return said
-        found.append(said)
-    return Clocks(*found)
+def _clocks(turn: Turn, work: Work, sight: Sight) -> Clocks:
+    return Clocks(
+        _optional(turn, work.timeout_us, sight),
+        _optional(turn, work.total_timeout_us, sight),
+        _optional(turn, work.queue_timeout_us, sight),
+        _optional(turn, work.heartbeat_timeout_us, sight),
+    )
 
 
-def _child_clocks(turn: Turn, call: Call, sight: Sight) -> Clocks | Fault:
+def _child_clocks(turn: Turn, call: Call, sight: Sight) -> Clocks:
     timeout = _optional(turn, call.timeout_us, sight)
-    if isinstance(timeout, Fault):
-        return timeout
-    total = _optional(turn, call.total_timeout_us, sight)
-    return total if isinstance(total, Fault) else Clocks(timeout, total, None, None)
+    return Clocks(timeout, _optional(turn, call.total_timeout_us, sight), None, None)
 
 
-def _optional(turn: Turn, amount: Amount | None, sight: Sight) -> int | Fault | None:
-    return None if amount is None else turn.number(amount, sight)
+def _optional(turn: Turn, amount: Amount | None, sight: Sight) -> int | None:
+    return None if amount is None else sound(turn.number(amount, sight))

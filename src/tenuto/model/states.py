@@ -107,8 +107,6 @@ TASK_MOVES: tuple[Move, ...] = (
     Move("pending", "ChildSettled", "no_attempt_left", "dead"),
     Move("pending", "*", "node_cancelled", "cancelled"),
     Move("retry", "*", "node_cancelled", "cancelled"),
-    Move("pending", "SkipRequested", "node_active", "cancelled"),
-    Move("retry", "SkipRequested", "node_active", "cancelled"),
     Move("dead", "*", "reopened", "pending"),
     Move("cancelled", "*", "reopened", "pending"),
     Move("cancelled", "*", "reopened_and_succeeded_late", "success"),
