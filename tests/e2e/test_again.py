@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.support.command import Tenuto, json_of
 from tests.support.dev import Dev
+from tests.support.looping import LOOP
 
 OK, USAGE, NOT_FOUND, CONFLICT = 0, 2, 3, 4
 APP = """
@@ -44,17 +45,6 @@ FAMILY = """
 name: family
 nodes:
   sub: {type: call, do: {nodes: {w: {type: wait_for_event, event: go, key: "1"}}}}
-"""
-LOOP = """
-name: loop
-nodes:
-  count: {type: set, values: {n: "${iteration}"}}
-  more: {type: switch}
-  done: {type: set, values: {n: 0}}
-edges:
-  - {from: count, to: more}
-  - {from: more, to: count, when: "iteration < 3", loop: {max: 3}}
-  - {from: more, to: done, else: true}
 """
 
 

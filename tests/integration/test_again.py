@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.support.looping import LOOP
 from tests.support.rest import Server, serving
 
 from tenuto import Conflict, InvalidInput, NotFound, Tenuto
@@ -42,17 +43,6 @@ nodes:
   a: {type: set, values: {n: "${input.n}"}}
   b: {type: set, needs: [a], values: {n: "${nodes.a.output.n + input.n}"}}
 output: "${nodes.b.output.n}"
-"""
-LOOP = """
-name: loop
-nodes:
-  count: {type: set, values: {n: "${iteration}"}}
-  more: {type: switch}
-  done: {type: set, values: {n: 0}}
-edges:
-  - {from: count, to: more}
-  - {from: more, to: count, when: "iteration < 3", loop: {max: 3}}
-  - {from: more, to: done, else: true}
 """
 CALLBACK = """
 name: callback
