@@ -14,7 +14,11 @@ import sys
 
 from environment import ROOT
 
-TARGETS = {"runtime.txt": (), "dev.txt": ("--group", "dev")}
+TARGETS = {
+    "runtime.txt": (),
+    "cluster.txt": ("--extra", "cluster"),
+    "dev.txt": ("--extra", "cluster", "--group", "dev"),
+}
 HEADER = "# Written by `make pins` from pyproject.toml. Change that, not this.\n"
 
 _UNWANTED = re.compile(r"^(#|-{1,2}(index|extra|find|trusted|no-index)|\s*$)")
