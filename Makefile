@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick lint types arch docs docs-serve bench fmt pins clean
+.PHONY: help setup run test quick lint types arch docs docs-serve bench cluster chaos fmt pins clean
 
 BASE = $$(scripts/find-python)
 VENV = .venv/bin
@@ -41,6 +41,12 @@ docs-serve: setup ## the docs site at localhost:8000, until Ctrl-C
 
 bench: setup ## measure; prints figures and their ratio to plain commits
 	@$(VENV)/python bench/run.py
+
+cluster: setup ## 1,000 orders on a whole cluster on this machine, and what ran where
+	@$(VENV)/python scripts/cluster.py
+
+chaos: setup ## accidents of all kinds under 2,000 runs, an auditor, and how long recovery takes
+	@$(VENV)/python scripts/chaos.py
 
 fmt: setup ## format, and fix what can be fixed
 	@$(VENV)/ruff check --fix --quiet || true

@@ -61,7 +61,7 @@ ARCH: Command = pytest("tests/architecture")
 
 STAGES = (
     Stage("setup", 200, ((sys.executable, "scripts/environment.py"),)),
-    Stage("run", 90, ((PYTHON, "examples/order/main.py"),)),
+    Stage("run", 60, ((PYTHON, "examples/order/main.py"),)),
     Stage(
         "lint",
         90,
@@ -75,15 +75,17 @@ STAGES = (
     ),
     Stage("types", 120, ((str(BIN / "mypy"), *TYPED),)),
     Stage("unit", 300, (pytest("tests/unit", workers=2),)),
-    Stage("property", 300, (pytest("tests/property", workers=2),)),
-    Stage("conformance", 150, (pytest("tests/conformance", workers=2),)),
+    Stage("property", 250, (pytest("tests/property", workers=2),)),
+    Stage("backing", 240, ((sys.executable, "scripts/backing.py"),)),
+    Stage("conformance", 300, (pytest("tests/conformance", workers=2),)),
     Stage("browser", 200, ((sys.executable, "scripts/browser.py"),)),
-    # The next three start processes and measure waits: one at a time on two cores.
-    Stage("integration", 700, (pytest("tests/integration"),)),
-    Stage("e2e", 1_360, (pytest("tests/e2e"),)),
-    Stage("examples", 540, (pytest("tests/examples"),)),
-    Stage("docs", 90, ((PYTHON, "scripts/docs.py"),)),
-    Stage("newest-python", 660, ((PYTHON, "scripts/newest_python.py"),)),
+    # The next four start processes and measure waits: one at a time on two cores.
+    Stage("integration", 800, (pytest("tests/integration"),)),
+    Stage("chaos", 300, (pytest("tests/chaos"),)),
+    Stage("e2e", 1_000, (pytest("tests/e2e"),)),
+    Stage("examples", 360, (pytest("tests/examples"),)),
+    Stage("docs", 60, ((PYTHON, "scripts/docs.py"),)),
+    Stage("newest-python", 520, ((PYTHON, "scripts/newest_python.py"),)),
     # By name only.
     Stage("arch", 60, (ARCH,), always=False),
     Stage(

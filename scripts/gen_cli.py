@@ -27,6 +27,7 @@ each line (`-o` is `--output`; of `run retry` and `run replay`, where `--output`
 | 2 | usage, invalid definition or input |
 | 3 | not found |
 | 4 | conflict: the file is in use by another engine, or of a newer version |
+| 5 | not allowed: no token, a wrong one, or one that has expired |
 | 6 | unavailable: nobody listens there, the file cannot be read or written, the disk is full |
 | 70 | a bug in tenuto |
 | 124 | `--timeout` is over, and the runs go on |
@@ -53,6 +54,10 @@ The first of these that there is:
    names it;
 5. where there is no file, a server at the port of `tenuto dev` on this machine;
 6. the file, read-only.
+
+A server that wants a token (`TENUTO_TOKEN`, `TENUTO_TOKEN_FILE`) is shown it, but not one that was only found by its
+port: name that one. In place of a file there may be a PostgreSQL database (`postgresql://…`): what reads, reads it
+beside its servers, `run FILE` and `dev` drive runs there as a server would, and what needs a server needs one named.
 
 `run start` and `deploy` need a server. `run cancel`, `pause` and `resume` go to the server, or to a file that no engine
 has open; `event send` to the server, or into the file at any time. What is printed does not depend on the way:

@@ -1,4 +1,4 @@
-"""Writes docs/states.md from the tables of legal moves. `--check` only compares; exit 1 says it is stale.
+"""Writes docs/states.md from the tables of legal moves: tasks, runs, workers' streams. `--check` only compares.
 
 Run it from anywhere with the project's Python; a unit test holds the page fresh.
 """
@@ -20,13 +20,14 @@ from tenuto.model.states import (
     Move,
     NodeLetter,
 )
+from tenuto.rpc.states import ANSWERS, CROSSED, MOVES, SPOKEN, Side, State, Word
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "states.md"
 
 _HEAD = """\
 # States and legal moves
 
-<!-- Written by scripts/gen_states.py from src/tenuto/model/states.py. Change that, not this. -->
+<!-- Written by scripts/gen_states.py from src/tenuto/{model,rpc}/states.py. Change those, not this. -->
 
 A move is legal if a table has a row for it: in the state, on the event, if the guard holds, to the next state.
 `*` stands for any event. The machine asserts every change against the rows.
@@ -44,6 +45,13 @@ undone, or an `on_failure` that is due, when its outcome is decided.
 
 _NODES = """\
 For nodes the rules of the definition language are the guards; each state is one letter in a run's row, each edge too.
+"""
+
+
+_STREAMS = """\
+What a worker and a server say to each other (`proto/tenuto/worker/v1/worker.proto` has the messages).
+Both ends move by the same table, with every message that they say or hear; anything else is a breach of the protocol,
+and ends the stream. *crossed*: it may come, since the other end did not know yet, but is not said in that state.
 """
 
 
@@ -67,6 +75,11 @@ def page() -> str:
             "A node or task is cancelled for one reason: "
             + ", ".join(f"`{reason}`" for reason in CancelReason)
             + ".\n",
+            "## A worker's stream\n",
+            _STREAMS,
+            _stream_diagram(),
+            _stream_table(),
+            _answers(),
         )
     )
 
@@ -91,6 +104,37 @@ def _table(moves: Sequence[Move]) -> str:
 def _letters(of: str, pairs: Sequence[tuple[str, str]]) -> str:
     rows = [f"| `{letter}` | {meaning} |" for letter, meaning in pairs]
     return "\n".join((f"| {of} | means |", "|---|---|", *rows, ""))
+
+
+def _stream_diagram() -> str:
+    labels: dict[tuple[State, State], list[Word]] = {}
+    for (state, word), target in MOVES.items():
+        if state is not target:
+            labels.setdefault((state, target), []).append(word)
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {State.NEW}"]
+    lines += [f"    {a} --> {b}: {'<br>'.join(words)}" for (a, b), words in labels.items()]
+    return "\n".join((*lines, f"    {State.OVER} --> [*]", "```", ""))
+
+
+def _stream_table() -> str:
+    rows = []
+    for state in State:
+        for side in Side:
+            said: dict[State, list[str]] = {}
+            for (source, word), target in MOVES.items():
+                if source is state and word in SPOKEN[side]:
+                    crossed = " (crossed)" if (state, word) in CROSSED else ""
+                    said.setdefault(target, []).append(f"`{word}`{crossed}")
+            rows += [
+                f"| `{state}` | {side} | {', '.join(words)} | `{to}` |"
+                for to, words in said.items()
+            ]
+    return "\n".join(("| in | says | a message | to |", "|---|---|---|---|", *rows, ""))
+
+
+def _answers() -> str:
+    rows = [f"| `{word}` | `{answer}` |" for word, answer in ANSWERS.items()]
+    return "\n".join(("| a call of the worker | its answer |", "|---|---|", *rows, ""))
 
 
 def main() -> int:

@@ -14,10 +14,12 @@ import sys
 
 from environment import ROOT
 
+PROJECT = "pyproject.toml"
 TARGETS = {
-    "runtime.txt": (),
-    "cluster.txt": ("--extra", "cluster"),
-    "dev.txt": ("--extra", "cluster", "--group", "dev"),
+    "runtime.txt": (PROJECT,),
+    "cluster.txt": (PROJECT, "--extra", "cluster"),
+    "build.txt": ("--group", "build"),
+    "dev.txt": (PROJECT, "--extra", "cluster", "--group", "dev"),
 }
 HEADER = "# Written by `make pins` from pyproject.toml. Change that, not this.\n"
 
@@ -41,7 +43,7 @@ def main() -> int:
         flags = ["--universal", "--python-version", "3.11", "--generate-hashes", "--no-header"]
         plain = ["--no-annotate", "--no-emit-index-url", "--quiet", "--output-file", str(target)]
         upgrade = ["--upgrade"] if "--upgrade" in sys.argv else []
-        command = [uv, "pip", "compile", "pyproject.toml", *selection, *flags, *plain, *upgrade]
+        command = [uv, "pip", "compile", *selection, *flags, *plain, *upgrade]
         # The resolver reads the present pins from its output file and keeps them where they fit.
         subprocess.run(command, cwd=ROOT, check=True)
         target.write_text(cleaned(target.read_text()))

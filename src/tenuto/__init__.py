@@ -12,6 +12,7 @@ from tenuto.model.version import VERSION as __version__  # noqa: N811 - a dunder
 if TYPE_CHECKING:
     from tenuto.model.errors import (
         Conflict,
+        Denied,
         InvalidDefinition,
         InvalidInput,
         NotFound,
@@ -24,19 +25,18 @@ if TYPE_CHECKING:
     from tenuto.sdk.failures import RunFailed
     from tenuto.sdk.run import Run
     from tenuto.sdk.tenuto import Tenuto
-    from tenuto.settings import NotYet
     from tenuto.worker.context import Context, current
     from tenuto.worker.registry import InvalidTask, TaskError
 
 __all__ = [
     "Conflict",
     "Context",
+    "Denied",
     "Graph",
     "InvalidDefinition",
     "InvalidInput",
     "InvalidTask",
     "NotFound",
-    "NotYet",
     "Run",
     "RunFailed",
     "Step",
@@ -52,12 +52,12 @@ __all__ = [
 _HOMES = {
     "Conflict": "tenuto.model.errors",
     "Context": "tenuto.worker.context",
+    "Denied": "tenuto.model.errors",
     "Graph": "tenuto.sdk.builder.graph",
     "InvalidDefinition": "tenuto.model.errors",
     "InvalidInput": "tenuto.model.errors",
     "InvalidTask": "tenuto.worker.registry",
     "NotFound": "tenuto.model.errors",
-    "NotYet": "tenuto.settings",
     "Run": "tenuto.sdk.run",
     "RunFailed": "tenuto.sdk.failures",
     "Step": "tenuto.sdk.builder.steps",

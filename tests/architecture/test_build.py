@@ -121,6 +121,52 @@ def test_make_and_ci_name_only_stages_that_exist(load: Loader) -> None:
     assert "make --no-print-directory test" in (ROOT / ".ci" / "run").read_text()
 
 
+def test_a_missing_service_is_named_with_its_cure(
+    load: Loader, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backing = load("backing")
+    absent = backing.Wanted("no-such-program", "no-such-package", "")
+    monkeypatch.setattr(backing, "WANTED", (absent,))
+    monkeypatch.setattr(backing.os, "geteuid", lambda: 1000)
+
+    assert backing.main() == 1
+    assert "no-such-program (no-such-package); install them" in capsys.readouterr().err
+
+
+def test_services_are_installed_without_being_started(
+    load: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package manager that refuses first, as with old lists, and that notes what the policy said meanwhile."""
+    backing = load("backing")
+    policy, asked = tmp_path / "policy", list[tuple[str, ...]]()
+    monkeypatch.setattr(backing, "POLICY", policy)
+
+    def run(command: tuple[str, ...]) -> bool:
+        asked.append(command[1:2])
+        assert subprocess.run([policy], check=False).returncode == 101
+        return len(asked) > 1
+
+    monkeypatch.setattr(backing, "run", run)
+    backing.install(("redis-server",))
+
+    assert asked == [("install",), ("update",), ("install",)]
+    assert not policy.exists()
+
+
+def test_a_policy_of_the_machines_own_is_left_as_it_is(
+    load: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backing = load("backing")
+    policy = tmp_path / "policy"
+    policy.write_text("mine")
+    monkeypatch.setattr(backing, "POLICY", policy)
+    monkeypatch.setattr(backing, "run", lambda _: True)
+
+    backing.install(("redis-server",))
+
+    assert policy.read_text() == "mine"
+
+
 def test_a_shim_that_exists_but_fails_is_no_python(load: Loader, tmp_path: Path) -> None:
     newest = load("newest_python")
     broken, works = tmp_path / "broken", tmp_path / "works"

@@ -37,7 +37,10 @@ FORBIDDEN_NAMES = {
 HTTP = "asked over real HTTP, with a real engine behind it: tests/integration/test_api.py"
 SERVICES = "one cycle in several files, run whole on a real store: tests/integration"
 BY_EVENTS = "tried whole, by events: tests/unit/machine, test_decide, test_foreach, test_handlers, test_children"
+PROCESSES = "real processes, alone and under the command: tests/integration/worker_processes"
 AS_USERS_DO = "driven as a test of a user's drives it: tests/integration/test_testing.py"
+DISPATCH = "one suite for both, over real servers: tests/conformance/dispatch"
+STREAMS = "real streams: tests/integration/test_workers_service.py, test_remote_gateway.py; tests/conformance/gateway"
 # Modules whose behaviour is proven elsewhere. One reason each; the list is meant to stay short.
 TESTED_ELSEWHERE: dict[str, str] = {
     "api/app": HTTP,
@@ -47,6 +50,17 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "api/starting": HTTP,
     "app/rest": HTTP,
     "cli": "a command is tested by running it: tests/e2e",
+    "app/core": SERVICES,
+    "adapters/redis/dispatch": DISPATCH,
+    "adapters/redis/publisher": DISPATCH,
+    "adapters/redis/reader": DISPATCH,
+    "adapters/sql/ready": "tests/conformance/test_ready.py",
+    "coordinator/dispatching": DISPATCH,
+    "ports/ready": "data",
+    "app/server": "run as a process: tests/e2e/test_server.py, tests/integration/test_server_mistakes.py",
+    "adapters/postgres/looking": "`tenuto db check` on real servers: tests/integration/test_server_mistakes.py",
+    "ports/database": "data",
+    "coordinator/aftermath": SERVICES,
     "coordinator/again": SERVICES,
     "coordinator/commands": SERVICES,
     "coordinator/coordinator": SERVICES,
@@ -54,7 +68,12 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "coordinator/handout": SERVICES,
     "coordinator/supply": SERVICES,
     "coordinator/timers": SERVICES,
+    "coordinator/watching": SERVICES,
     "coordinator/work": SERVICES,
+    "adapters/postgres/connecting": "by real servers and poolers: tests/integration/postgres",
+    "adapters/postgres/news": "the same",
+    "adapters/postgres/opening": "the same",
+    "adapters/postgres/shared": "the same",
     "adapters/sql/statements/columns": "put into statements: tests/conformance, test_rows.py",
     "machine/ends": BY_EVENTS,
     "machine/snapshot": "data; its one property is tried by tests/unit/machine/test_closing.py",
@@ -66,12 +85,23 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "testing/shown": AS_USERS_DO,
     "testing/stage": AS_USERS_DO,
     "testing/world": AS_USERS_DO,
+    "rpc/client": STREAMS,
+    "rpc/connection": STREAMS,
+    "rpc/server": STREAMS,
+    "rpc/session": STREAMS,
     "proto": "made by scripts/gen_proto.py; tests/unit/languages/test_server.py",
     "views/cures": "tests/unit/views/test_report.py",
     "views/look": "tests/e2e, by every command that shows a run",
     "views/documents": "tests/unit/views/test_answers.py",
     "views/verify": "tests/e2e, and tests/unit/views/test_answers.py",
     "views/timeline": "tests/unit/views/test_report.py",
+    "app/worker": PROCESSES,
+    "worker/bonds": PROCESSES,
+    "worker/handle": PROCESSES,
+    "worker/launcher": "a process of its own: tests/unit/worker/test_launching.py",
+    "worker/process": PROCESSES,
+    "worker/processes": PROCESSES,
+    "worker/supervisor": PROCESSES,
     "worker/child": "tests/unit/worker/test_children.py, since it is a process of its own",
     "app/languages": "real servers and engines: tests/integration/test_code.py, test_code_kill.py",
     "languages/client": "tests/unit/languages/test_server.py, and by every code node",

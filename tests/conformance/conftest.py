@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.support.backing.postgres import start_postgres
+from tests.support.shared_store import ShelvedDatabase
 from tests.support.store import TurnedClock
 
+from tenuto.adapters.sql.engine import SqlEngine
 from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sql.store import SqlStore
-from tenuto.adapters.sqlite.engine import SqliteEngine, open_engine
+from tenuto.adapters.sqlite.engine import open_engine
 
 
 @dataclass
@@ -21,14 +24,34 @@ class World:
     store: SqlStore
     reads: SqlReads
     clock: TurnedClock
-    engine: SqliteEngine
+    engine: SqlEngine
 
 
-@pytest.fixture(params=["sqlite-file", "sqlite-memory"])
-async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+@pytest.fixture(scope="session")
+def shelf() -> Iterator[dict[int, ShelvedDatabase]]:
+    """A database of each version of PostgreSQL, made at its first use and emptied for each test."""
+    made: dict[int, ShelvedDatabase] = {}
+    yield made
+    for database in made.values():
+        database.close()
+
+
+@pytest.fixture(params=["sqlite-file", "sqlite-memory", "postgres-15", "postgres-18"])
+async def world(
+    request: pytest.FixtureRequest, tmp_path: Path, shelf: dict[int, ShelvedDatabase]
+) -> AsyncIterator[World]:
     clock = TurnedClock()
-    path = ":memory:" if request.param == "sqlite-memory" else str(tmp_path / "tenuto.db")
-    engine = open_engine(path, clock)
+    kind, _, variant = str(request.param).partition("-")
+    engine: SqlEngine
+    if kind == "postgres":
+        version = int(variant)
+        if version not in shelf:
+            shelf[version] = ShelvedDatabase(start_postgres(version))
+        engine = await shelf[version].open(clock, pool=1)
+    else:
+        engine = open_engine(
+            ":memory:" if variant == "memory" else str(tmp_path / "tenuto.db"), clock
+        )
     yield World(SqlStore(engine), SqlReads(engine), clock, engine)
     await engine.close()
 

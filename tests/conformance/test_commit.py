@@ -144,6 +144,7 @@ async def test_losers_leave_their_neighbours_alone(store: Store) -> None:
 async def test_a_claim_that_no_longer_stands_makes_a_loser(
     store: Store, reads: Reads, claims: Claims
 ) -> None:
+    """Catalogue B11, H4, H11."""
     leased = await _a_run_with_everything(store)
     before = await reads.get_run(leased)
 
@@ -154,6 +155,7 @@ async def test_a_claim_that_no_longer_stands_makes_a_loser(
 
 
 async def test_claims_that_stand_are_used_up(store: Store, reads: Reads) -> None:
+    """Catalogue H3."""
     run_id = await _a_run_with_everything(store)
     claims = Claims(
         leases=((A, 1, LeaseId("lease-1")),),
@@ -332,6 +334,7 @@ async def test_resume_offers_again_what_nobody_holds(store: Store, reads: Reads)
 
 
 async def test_closing_leaves_no_work_rows_behind(store: Store, reads: Reads) -> None:
+    """Catalogue H2."""
     run_id = await _a_run_with_everything(store)
 
     await commit(
@@ -426,6 +429,7 @@ async def test_an_eager_grant_gives_way_to_who_has_waited_longer(
 
 
 async def test_a_row_that_is_there_already_fails_the_commit_whole(store: Store) -> None:
+    """Catalogue A3."""
     run_id, other = new_run_id(), new_run_id()
     await commit(store, a_start(run_id, a_task()), a_start(other, a_task()))
 
@@ -438,6 +442,7 @@ async def test_a_row_that_is_there_already_fails_the_commit_whole(store: Store) 
 
 
 async def test_text_that_no_database_takes_is_refused(store: Store) -> None:
+    """Catalogue D17."""
     run_id = new_run_id()
     wait = OpenedWait(A, "approved", "half \ud800", 1, START)
 
@@ -507,7 +512,7 @@ async def _a_run_with_everything(store: Store) -> RunId:
     leased = await a_leased_run(store)
     await store.post(a_message("used", key="other"))
     await store.post(a_message("m1"))
-    b = a_task("b")
+    b = a_task("b", queue_timeout_us=1, queue_until=START)
     await commit(
         store,
         a_change(

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from tests.support.store import (
-    START,
+    a_definition,
     a_settlement,
     a_start,
     a_task,
@@ -17,19 +17,7 @@ from tests.support.store import (
 from tenuto.model.errors import Conflict, NotFound
 from tenuto.model.ids import Place
 from tenuto.ports.reads import AliasRow, Reads
-from tenuto.ports.store import DefinitionRow, NoticeKind, NoticeRow, Store
-
-
-def a_definition(hash: str, *, name: str = "order", namespace: str = "default") -> DefinitionRow:
-    return DefinitionRow(
-        namespace=namespace,
-        name=name,
-        version=0,
-        hash=hash,
-        source=f"name: {name}  # {hash}",
-        graph="{}",
-        created_at=START,
-    )
+from tenuto.ports.store import NoticeKind, NoticeRow, Store
 
 
 async def test_versions_count_from_one_for_each_name(store: Store) -> None:
@@ -192,6 +180,7 @@ async def test_a_deleted_version_is_gone_and_its_number_is_not_given_again(
 
 
 async def test_runs_that_have_ended_find_their_deleted_version(store: Store, reads: Reads) -> None:
+    """Catalogue I-10."""
     await _deploy(store, "h1", "h2")
     await store.put_definition(a_definition("h2", name="refund"))
 

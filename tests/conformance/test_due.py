@@ -13,6 +13,7 @@ from tests.support.store import (
     WORKER,
     A,
     TurnedClock,
+    a_beat,
     a_change,
     a_leased_run,
     a_request,
@@ -30,7 +31,27 @@ from tenuto.machine.events import Deadline, TimerKind
 from tenuto.machine.snapshot import Timer
 from tenuto.model.ids import Place, WorkerId
 from tenuto.model.states import RunState, TaskState
-from tenuto.ports.store import Store
+from tenuto.ports.store import Claims, Store
+
+
+async def test_B11_a_task_that_was_given_back_between_finding_and_commit_waits_anew(
+    store: Store, clock: TurnedClock
+) -> None:
+    """Its queue_timeout was over when it was found; a worker had it since, and a release counts anew."""
+    run = new_run_id()
+    waiting = a_task(queue_timeout_us=5 * SECOND, queue_until=START + 5 * SECOND)
+    await commit(store, a_start(run, waiting))
+    clock.turn(5 * SECOND)
+    assert await due_places(store) == [("a", "queue_timeout")]
+    await store.grant(a_request("l1"))
+    assert await store.release(WORKER, [a_beat(run, "l1")]) == 1
+
+    dead = replace(waiting, state=TaskState.DEAD, queue_until=None)
+    timed_out = a_change(run, 1, claims=Claims(unleased=((A, 1),)), updated=((dead, True),))
+    assert (await store.commit([timed_out], lease_us=LEASE_US)).losers == {run}
+    clock.turn(5 * SECOND)
+    assert await due_places(store) == [("a", "queue_timeout")]
+    assert (await store.commit([timed_out], lease_us=LEASE_US)).losers == frozenset()
 
 
 async def test_nothing_is_due_in_an_empty_store(store: Store) -> None:
@@ -58,6 +79,7 @@ async def test_a_leased_task_is_due_when_the_first_of_its_clocks_runs_out(
     after_us: int,
     deadline: Deadline | None,
 ) -> None:
+    """Catalogue B13."""
     leased = await a_leased_run(store, **columns)
     clock.turn(after_us - 1)
     assert await due_places(store) == []
@@ -169,6 +191,7 @@ async def test_a_quarantined_run_is_left_alone(store: Store, clock: TurnedClock)
 
 
 async def test_quarantined_rows_do_not_fill_the_page(store: Store, clock: TurnedClock) -> None:
+    """Catalogue B12."""
     for n in range(20):
         await store.quarantine((await a_leased_run(store, f"q{n}")).run_id, "no")
     clock.turn(1)

@@ -73,13 +73,40 @@ async def test_highest_priority_first_then_longest_waiting(
         order.append(name)
         clock.turn(1)
 
-    granted = await store.grant(a_request("1", "2", "3", "4", queues=("other", "default")))
+    granted = await store.grant(a_request("1", "2", "3", "4", queues=("default", "other")))
 
     assert [(g.task.place, g.lease.lease_id) for g in granted] == [
         ("first", "1"),
         ("second", "2"),
         ("third", "3"),
         ("fourth", "4"),
+    ]
+
+
+@pytest.mark.rule("X1.3")
+@pytest.mark.parametrize("at_once", [1, 4])
+async def test_queues_take_turns_within_one_priority(
+    store: Store, clock: TurnedClock, at_once: int
+) -> None:
+    """Catalogue J6."""
+    for queue, name, priority in (
+        *(("busy", f"busy{n}", 0) for n in range(1, 7)),
+        *(("quiet", f"quiet{n}", 0) for n in range(1, 3)),
+        ("busy", "urgent", 1),
+    ):
+        await commit(store, a_start(new_run_id(), a_task(name, priority=priority, queue=queue)))
+        clock.turn(1)
+
+    places: list[str] = []
+    while len(places) < 9:
+        lease_ids = [f"{len(places)}-{n}" for n in range(at_once)]
+        granted = await store.grant(a_request(*lease_ids, queues=("busy", "quiet")))
+        places += [each.task.place for each in granted]
+
+    assert places[0] == "urgent"
+    assert {"quiet1", "quiet2"} < set(places[1:5])
+    assert [place for place in places if place.startswith("busy")] == [
+        f"busy{n}" for n in range(1, 7)
     ]
 
 

@@ -28,6 +28,7 @@ from tests.support.store import (
 )
 
 from tenuto.model.ids import LeaseId, WorkerId
+from tenuto.ports.dispatch import Hint
 from tenuto.ports.gateway import Load, Verdict, WorkerInfo
 from tenuto.ports.reads import Reads
 from tenuto.ports.store import Claims, LeaseRow, LoadRequest, Store
@@ -124,6 +125,7 @@ async def test_a_lease_that_recovery_ended_is_never_renewed(
 async def test_a_cancelled_task_is_told_so_and_not_extended(
     store: Store, clock: TurnedClock
 ) -> None:
+    """Catalogue I-2."""
     leased = await a_leased_run(store)
     await commit(store, a_change(leased.run_id, 1, cancelled=(A,)))
     clock.turn(SECOND)
@@ -171,8 +173,9 @@ async def test_two_beats_of_one_task_are_judged_apart(store: Store) -> None:
 async def test_a_beat_notes_the_workers_load(
     store: Store, reads: Reads, clock: TurnedClock
 ) -> None:
+    """Catalogue J15."""
     info = WorkerInfo(id=WORKER, queues=("default",), names=("work", "http"), capacity=5)
-    await store.put_worker(info, "engine-1")
+    await store.put_worker(info, "engine-1", lease_us=LEASE_US)
     clock.turn(SECOND)
 
     await store.heartbeat(WORKER, [], Load(busy=3, capacity=7, lag_us=11), lease_us=LEASE_US)
@@ -184,12 +187,46 @@ async def test_a_beat_notes_the_workers_load(
 
 async def test_a_worker_that_left_is_gone(store: Store, reads: Reads) -> None:
     info = WorkerInfo(id=WORKER, queues=(), names=(), capacity=5)
-    await store.put_worker(info, "engine-1")
-    await store.put_worker(info, "engine-2")
+    await store.put_worker(info, "engine-1", lease_us=LEASE_US)
+    await store.put_worker(info, "engine-2", lease_us=LEASE_US)
 
-    await store.drop_worker(WORKER)
+    await store.drop_worker(WORKER, "engine-2")
 
     assert await reads.list_workers() == ()
+
+
+async def test_a_worker_that_another_process_has_taken_in_stays(store: Store, reads: Reads) -> None:
+    """Its stream broke here, and it was quicker to register there than this process to see it."""
+    info = WorkerInfo(id=WORKER, queues=(), names=(), capacity=5)
+    await store.put_worker(info, "engine-1", lease_us=LEASE_US)
+    await store.put_worker(info, "engine-2", lease_us=LEASE_US)
+
+    await store.drop_worker(WORKER, "engine-1")
+
+    assert [row.id for row in await reads.list_workers()] == [WORKER]
+
+
+async def test_a_worker_that_missed_three_beats_is_lost_and_forgotten_after_an_hour(
+    store: Store, reads: Reads, clock: TurnedClock
+) -> None:
+    """B14: a name that comes back is another worker; what never left must not stay for ever."""
+    silent, other = (
+        WorkerInfo(id=WorkerId(name), queues=(), names=(), capacity=1) for name in ("a", "b")
+    )
+    await store.put_worker(silent, "engine-1", lease_us=LEASE_US)
+    clock.turn(LEASE_US)
+    assert [row.lost for row in await reads.list_workers()] == [False]
+    clock.turn(1)
+    assert [row.lost for row in await reads.list_workers()] == [True]
+    await store.heartbeat(silent.id, [], IDLE, lease_us=LEASE_US)
+    assert [row.lost for row in await reads.list_workers()] == [False]
+
+    clock.turn(3_600 * SECOND)
+    await store.put_worker(other, "engine-1", lease_us=LEASE_US)
+    assert [row.id for row in await reads.list_workers()] == ["a", "b"]
+    clock.turn(1)
+    await store.put_worker(other, "engine-1", lease_us=LEASE_US)
+    assert [row.id for row in await reads.list_workers()] == ["b"]
 
 
 async def test_a_released_task_is_offered_again_with_its_attempt(
@@ -204,6 +241,25 @@ async def test_a_released_task_is_offered_again_with_its_attempt(
     assert detail.ready == ("a",)
     (granted,) = await store.grant(a_request("lease-2"))
     assert granted.task.attempt == 1
+
+
+async def test_what_is_offered_again_can_be_named_to_others(store: Store) -> None:
+    leased = await a_leased_run(store)
+    beat = a_beat(leased.run_id, leased.lease_id)
+    assert await store.ready_of([beat]) == ()
+
+    await store.release(WORKER, [beat])
+
+    task = leased.task
+    assert await store.ready_of([beat, beat]) == (
+        Hint(
+            run_id=leased.run_id,
+            place=task.place,
+            queue=task.queue,
+            name=task.name,
+            priority=task.priority,
+        ),
+    )
 
 
 @pytest.mark.parametrize("lease_id", ["another", "lease-1"])

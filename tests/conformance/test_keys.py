@@ -49,6 +49,7 @@ async def test_of_two_starts_with_one_key_in_one_commit_the_first_run_has_it(sto
 
 
 async def test_many_starters_of_one_key_make_one_run(store: Store) -> None:
+    """Catalogue D16."""
     runs = [new_run_id() for _ in range(16)]
 
     done = await asyncio.gather(

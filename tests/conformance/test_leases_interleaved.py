@@ -7,9 +7,12 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.support.backing.postgres import start_postgres
+from tests.support.shared_store import ShelvedDatabase
 from tests.support.store import (
     IDLE,
     LEASE_US,
@@ -23,6 +26,7 @@ from tests.support.store import (
     new_run_id,
 )
 
+from tenuto.adapters.sql.engine import SqlEngine
 from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sql.store import SqlStore
 from tenuto.adapters.sqlite.engine import open_engine
@@ -43,13 +47,16 @@ class Leases(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.clock = TurnedClock()
-        self.engine = open_engine(":memory:", self.clock)
+        self.engine: SqlEngine = self.do(self.opened())
         self.store, self.reads = SqlStore(self.engine), SqlReads(self.engine)
         self.run: RunId = new_run_id()
         self.seq = 1
         self.drawn = 0
         self.ended: set[Place] = set()
         self.believed: dict[Place, list[LeaseRow]] = {place: [] for place in PLACES}
+
+    async def opened(self) -> SqlEngine:
+        return open_engine(":memory:", self.clock)
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
@@ -146,5 +153,23 @@ class Leases(RuleBasedStateMachine):
         return not done.losers
 
 
+class LeasesOnPostgres(Leases):
+    """The same where rows have locks."""
+
+    shelved: ShelvedDatabase
+
+    async def opened(self) -> SqlEngine:
+        return await self.shelved.open(self.clock, pool=1)
+
+
 TestLeases = Leases.TestCase
 TestLeases.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+TestLeasesOnPostgres = LeasesOnPostgres.TestCase
+TestLeasesOnPostgres.settings = settings(max_examples=8, stateful_step_count=30, deadline=None)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _shelved(shelf: dict[int, ShelvedDatabase]) -> None:
+    if 18 not in shelf:
+        shelf[18] = ShelvedDatabase(start_postgres(18))
+    LeasesOnPostgres.shelved = shelf[18]

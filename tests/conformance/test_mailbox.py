@@ -36,6 +36,7 @@ async def test_the_oldest_unused_message_is_loaded(store: Store, clock: TurnedCl
 
 
 async def test_a_duplicate_event_id_is_dropped_even_when_the_first_was_used(store: Store) -> None:
+    """Catalogue H7."""
     run_id = new_run_id()
     await commit(store, a_start(run_id))
     assert await store.post(a_message("m1", event_id="once"))
@@ -49,6 +50,7 @@ async def test_a_duplicate_event_id_is_dropped_even_when_the_first_was_used(stor
 
 
 async def test_an_old_message_is_forgotten(store: Store, clock: TurnedClock) -> None:
+    """Catalogue H15."""
     run_id = new_run_id()
     await store.post(a_message("m1", event_id="once", keep_us=SECOND))
     await _open(store, run_id, "w")
@@ -97,7 +99,7 @@ async def test_another_address_is_no_match(store: Store, other: dict[str, str]) 
 async def test_each_message_meets_every_wait_for_its_address_oldest_first(
     store: Store, clock: TurnedClock
 ) -> None:
-    """The wait that takes it may be any of them (`match`); who decides keeps the order."""
+    """The wait that takes it may be any of them (`match`); who decides keeps the order. Catalogue H8."""
     first, second = new_run_id(), new_run_id()
     await _open(store, second, "late", opened_at=START + 1)
     await _open(store, first, "b")

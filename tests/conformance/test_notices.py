@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.support.store import (
     LEASE_US,
+    START,
     TurnedClock,
     a_change,
     a_start,
@@ -28,8 +29,8 @@ def a_notice(to: RunId, kind: NoticeKind, sender: RunId, **columns: Any) -> Noti
     return NoticeRow(**(values | columns))
 
 
-def heard(kind: NoticeKind, sender: RunId, place: Place = CALL) -> Claims:
-    return Claims(notices=((kind, place, sender),))
+def heard(kind: NoticeKind, sender: RunId, place: Place = CALL, *, sent_at: int = START) -> Claims:
+    return Claims(notices=((kind, place, sender, sent_at),))
 
 
 async def test_C6_a_notice_is_due_until_its_run_has_decided_it(store: Store) -> None:
@@ -62,7 +63,7 @@ async def test_a_notice_is_decided_once(store: Store) -> None:
     assert await seq_of(store, parent) == 2
 
 
-@pytest.mark.parametrize("other", ["kind", "place", "sender"])
+@pytest.mark.parametrize("other", ["kind", "place", "sender", "moment"])
 async def test_another_notice_does_not_stand_for_the_one_claimed(store: Store, other: str) -> None:
     parent, child = await _a_family(store)
     await commit(store, a_change(child, 1, notices=(a_notice(parent, NoticeKind.PAUSE, child),)))
@@ -70,6 +71,7 @@ async def test_another_notice_does_not_stand_for_the_one_claimed(store: Store, o
         "kind": heard(NoticeKind.SETTLED, child),
         "place": heard(NoticeKind.PAUSE, child, Place("other")),
         "sender": heard(NoticeKind.PAUSE, new_run_id()),
+        "moment": heard(NoticeKind.PAUSE, child, sent_at=START + 1),
     }[other]
 
     done = await store.commit([a_change(parent, 1, claims=claims)], lease_us=LEASE_US)
@@ -89,6 +91,23 @@ async def test_a_newer_notice_takes_the_place_of_the_one_that_says_the_same(stor
 
     due = (await store.due(limit=10, runs=None)).notices
     assert set(due) == {newer, other}
+
+
+async def test_C6_a_newer_notice_is_not_used_up_by_who_has_read_the_older_one(store: Store) -> None:
+    """A resume that comes while the pause is decided must not be lost, not even within one microsecond."""
+    parent, child = await _a_family(store)
+    first = a_notice(child, NoticeKind.PAUSE, parent)
+    await commit(store, a_change(parent, 1, notices=(first,)))
+    key = (child, NoticeKind.PAUSE, CALL)
+    read = (await store.load(LoadRequest(notices=(key,)))).notices[key]
+    await commit(store, a_change(parent, 2, notices=(first,)))
+
+    claims = heard(NoticeKind.PAUSE, parent, sent_at=read.sent_at)
+    done = await store.commit([a_change(child, 1, claims=claims)], lease_us=LEASE_US)
+
+    assert done.losers == {child}
+    [newer] = (await store.due(limit=10, runs=None)).notices
+    assert newer.sent_at > read.sent_at
 
 
 async def test_a_notice_that_comes_while_one_is_used_up_stays(store: Store) -> None:

@@ -123,6 +123,7 @@ async def test_at_most_ten_ids_are_listed(store: Store, reads: Reads) -> None:
 
 
 async def test_history_is_read_in_order_and_in_pages(store: Store, reads: Reads) -> None:
+    """Catalogue J3."""
     run_id = new_run_id()
     await commit(store, a_start(run_id, a_task()))
     await commit(
@@ -183,6 +184,7 @@ async def test_all_payloads_of_a_large_run_are_read(store: Store, reads: Reads) 
 
 
 async def test_a_run_of_ten_thousand_nodes_reads_back(store: Store, reads: Reads) -> None:
+    """Catalogue I-13."""
     run_id = new_run_id()
     snapshot = a_snapshot(run_id, 1, nodes=b"a." * 5_000, edges=b"-t" * 10_000, passes=(3, 1))
     await commit(store, a_start(run_id, snapshot=snapshot))

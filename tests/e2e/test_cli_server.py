@@ -30,6 +30,7 @@ from tests.support.command import (
 from tests.support.dev import Dev
 
 from tenuto import Tenuto as Sdk
+from tenuto.sdk.problems import START
 
 OK, FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE, TIMED_OUT = 0, 1, 2, 3, 4, 6, 124
 INTERRUPTED = 130
@@ -224,12 +225,24 @@ def test_a_run_of_a_file_is_deployed_first(project: Project) -> None:
     assert "the key 'k1' has its run already" in second.stderr
 
 
+@pytest.mark.rule("X1.3")
+def test_a_priority_is_shown_where_it_is_set_and_a_bad_one_is_refused(project: Project) -> None:
+    run_id = project("run", "start", "greet", "--set", "name=7", "--priority", "6").stdout.split()[
+        1
+    ]
+
+    assert re.search(r"priority +6 *\n", project("run", "show", run_id).stdout)
+    refused = project("run", "start", "greet", "--set", "name=7", "--priority", "10")
+    assert refused.returncode == USAGE
+    assert "--priority" in refused.stderr
+
+
 def test_a_wait_says_by_its_exit_code_how_the_run_ended(project: Project) -> None:
     assert project("run", "start", "refused", "--wait").returncode == FAILED
     late = project("run", "start", "approval", "--set", "id=late", "--wait", "--timeout", "10ms")
     assert late.returncode == TIMED_OUT
     assert re.fullmatch(
-        r"the time is up; the runs go on\nrun \w{8}: \w+ waits for event \S+ key \S+.*\n",
+        r"run \S+ \w+\nthe time is up; the runs go on\nrun \w{8}: \w+ waits for event \S+ key \S+.*\n",
         late.stderr,
     )
 
@@ -460,9 +473,9 @@ MISTAKES: list[tuple[list[str], int, str]] = [
      ("error: --since: 'yesterday' is no moment; write 2h for two hours ago, or "
       "2026-12-24T18:00:00+01:00")),
     (["run", "list", "--url", NOBODY], UNAVAILABLE,
-     f"error: nobody listens at {NOBODY}; start a server with `tenuto dev`"),
+     f"error: nobody listens at {NOBODY}; {START}"),
     (["run", "start", "greet", "--url", NOBODY], UNAVAILABLE,
-     f"error: nobody listens at {NOBODY}; start a server with `tenuto dev`"),
+     f"error: nobody listens at {NOBODY}; {START}"),
     (["run", "list", "--url", "localhost:8080"], USAGE,
      ("error: --url: 'localhost:8080' is no address of a server; write it like "
       "http://127.0.0.1:8080")),
@@ -518,7 +531,7 @@ MISTAKES: list[tuple[list[str], int, str]] = [
      ("error: alias: '2' is no alias; use at most 63 letters, digits, `_`, `.` and `-`, and begin with a letter, "
      "as in stable")),
     (["task", "list", "--state", "failed"], USAGE,
-     ("error: --state: there is no state 'failed'; there are pending, running, retry, success, "
+     ("error: --state: there is no state 'failed'; there are ready, running, retry, success, "
       "dead, cancelled")),
     (["event", "send", "", "--key", "k"], USAGE, "error: NAME: is empty"),
     (["event", "send", "e", "--key", "k", "--payload", "{"], USAGE,
@@ -727,7 +740,7 @@ def test_a_server_that_is_killed_and_stays_away_is_told(own: Tenuto, verb: str) 
 
     assert (out, looking.returncode) == ("", UNAVAILABLE)
     assert re.fullmatch(
-        rf"(?s).*error: the server at {dev.url} has gone \(.+\); start it again with `tenuto dev`\n",
+        rf"(?s).*error: the server at {dev.url} has gone \(.+\); start it again, or name another\n",
         err,
     )
     assert "Traceback" not in err

@@ -23,6 +23,7 @@ from tests.support.rest import AWAIT, ECHO, PAUSE, serving
 import tenuto
 from tenuto import testing
 from tenuto.api.limits import Limits
+from tenuto.sdk.problems import START
 
 _tenuto: Any = tenuto
 Tenuto: Any = tenuto.Tenuto
@@ -85,7 +86,8 @@ CLI = [
     Mistake("cli", "an event without its key", Shell("tenuto event send order.approved"),
             "error: Missing option '--key'; see `tenuto event send --help`", USAGE),
     Mistake("cli", "an engine that comes later", Shell(f"{NAMED} --database mysql://h/d"),
-            "error: database: 'mysql' is no kind of database; write a path or sqlite:///path", USAGE),
+            "error: database: 'mysql' is no kind of database; write a path, sqlite:///path or "
+            "postgresql://user@host/name", USAGE),
     Mistake("cli", "a URL with two slashes", Shell(f"{NAMED} --database sqlite://x.db"),
             "error: database: sqlite URLs have no host, but this one names 'x.db'; write sqlite:///x.db",
             USAGE),
@@ -268,16 +270,15 @@ APPS = [
 
 NO_TENUTO = (
     "error: what answers at http://127.0.0.1:OTHER is no Tenuto server (status 200); check the address, or "
-    "start a server with `tenuto dev`"
+    + START
 )
 PORTS = [
     Mistake("port", "taken by another product", Shell("tenuto dev --port OTHER"),
             "error: port OTHER is in use by process PID; NEXT is free: --port NEXT", CONFLICT),
     Mistake("port", "no number", Shell("tenuto dev --port http"),
-            "error: Invalid value for '--port': Input should be a valid integer, unable to parse string as an "
-            "integer; see `tenuto dev --help`", USAGE),
+            "error: Invalid value for '--port': give a whole number; see `tenuto dev --help`", USAGE),
     Mistake("port", "below zero", Shell("tenuto dev --port -1"),
-            "error: Invalid value for '--port': Input should be greater than or equal to 0; "
+            "error: Invalid value for '--port': give 0 or more; "
             "see `tenuto dev --help`", USAGE),
     Mistake("port", "a server of another product", Shell("tenuto run list --url http://127.0.0.1:OTHER"),
             NO_TENUTO, UNAVAILABLE),
@@ -297,7 +298,7 @@ PORTS = [
             "error: http://no..where:8080 cannot be reached: its name is not known; check it",
             UNAVAILABLE),
     Mistake("environment", "a server that is not there", Shell("TENUTO_URL=http://127.0.0.1:1 tenuto run list"),
-            "error: nobody listens at http://127.0.0.1:1; start a server with `tenuto dev`", UNAVAILABLE),
+            "error: nobody listens at http://127.0.0.1:1; " + START, UNAVAILABLE),
     Mistake("environment", "a port that is no number", Shell("TENUTO_DEV__PORT=http tenuto dev"),
             "error: TENUTO_DEV__PORT: 'http' is no whole number; give one from 0 to 65535", USAGE),
     Mistake("environment", "a size that is none", Shell("TENUTO_LANGUAGES__MEMORY=lots tenuto doctor"),
@@ -554,10 +555,12 @@ SDK = [
     Mistake("sdk", "an event whose key is a number", lambda d: d.app.send_event("e", 5), "key: 5 is no text", INPUT),
     Mistake("sdk", "an event that JSON lacks", lambda d: d.app.send_event("e", "k", {1}),
             "payload is a set, which JSON cannot hold: give sorted(value)", INPUT),
-    Mistake("sdk", "an engine that comes later", lambda _: Tenuto("postgresql://h/d"),
-            "PostgreSQL comes with a later release; use a file, such as .tenuto/tenuto.db", "NotYet"),
+    Mistake("sdk", "half a URL", lambda _: Tenuto("postgresql://u:pw@h"),
+            "database: postgresql://u:***@h names no database; write it like "
+            "postgresql://user:password@host:5432/name", INPUT),
     Mistake("sdk", "an engine that is none", lambda _: Tenuto("redis://h"),
-            "database: 'redis' is no kind of database; write a path or sqlite:///path", INPUT),
+            "database: 'redis' is no kind of database; write a path, sqlite:///path or postgresql://user@host/name",
+            INPUT),
     Mistake("sdk", "a number for a place", lambda _: Tenuto(8080), f"8080 {NOT_A_PLACE}", INPUT),
     Mistake("sdk", "a folder for a file", lambda d: Tenuto(d.folder),
             "database: FOLDER is a directory; name a file in it, such as tenuto.db", INPUT),
@@ -569,7 +572,7 @@ SDK = [
     Mistake("sdk", "a file below a file", lambda d: Tenuto(d.file("f", "") / "x.db").open(),
             'f/x.db cannot be made: f is no directory; open another file: Tenuto("other.db")', GONE),
     Mistake("sdk", "a server that is not there", lambda _: Tenuto("http://127.0.0.1:1").open(),
-            "nobody listens at http://127.0.0.1:1; start a server with `tenuto dev`", GONE),
+            "nobody listens at http://127.0.0.1:1; " + START, GONE),
     Mistake("sdk", "a server of another product", lambda d: Tenuto(f"http://127.0.0.1:{d.other}").open(),
             NO_TENUTO.removeprefix("error: "), GONE),
     Mistake("sdk", "https for http", lambda d: Tenuto(f"https://127.0.0.1:{d.other}").open(),

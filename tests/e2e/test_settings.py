@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from tests.support.command import HANG_S, Tenuto, json_of, read_until
 
+from tenuto.settings import SETTINGS
+
 
 def runs_in(path: Path) -> int:
     with closing(sqlite3.connect(path)) as connection:
@@ -134,7 +136,7 @@ def test_config_show_lists_every_setting(tenuto: Tenuto) -> None:
     assert "worker.slots             7" in lines
     assert "database                 .tenuto/tenuto.db" in lines
     assert "url" in lines
-    assert len(lines) == 20
+    assert len(lines) == len(SETTINGS)
 
 
 def test_config_show_says_where_each_value_is_from(tenuto: Tenuto) -> None:

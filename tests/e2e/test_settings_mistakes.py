@@ -67,9 +67,15 @@ TABLE = [
             said="tenuto.toml:2: [dev] port: -1 is out of bounds; give one from 0 to 65535\n"
             "tenuto.toml:3: [dev] prot: there is no such setting; did you mean port?\n"
             "TENUTO_WORKER__SLOTS: 0 is out of bounds; give one from 1 to 10000"),
-    Mistake("an engine of a later release", ("run", "list"), toml='database = "postgresql://h/d"\n',
-            said="tenuto.toml:1: database: PostgreSQL comes with a later release; "
-            "use a file, such as .tenuto/tenuto.db"),
+    Mistake("half a URL", ("run", "list"), toml='database = "postgresql://u:pw@h"\n',
+            said="tenuto.toml:1: database: postgresql://u:***@h names no database; "
+            "write it like postgresql://user:password@host:5432/name"),
+    Mistake("a secret that is too short", SHOW, env=(("TENUTO_AUTH_SECRET", "hunter2"),),
+            said="TENUTO_AUTH_SECRET: it is too short; give 32 bytes or more, "
+            "such as `openssl rand -hex 32` prints"),
+    Mistake("a Redis that is none", SHOW, env=(("TENUTO_REDIS__URL", "http://u:pw@h"),),
+            said="TENUTO_REDIS__URL: 'http://u:***@h' is no address of a Redis; "
+            "write it like redis://127.0.0.1:6379/0, or redis+cluster://a:6379,b:6379"),
     Mistake("an app that is not there", ("run", "greet.yaml", "--set", "name=x"),
             toml='app = "apps.py"\n', said="there is no file apps.py"),
     Mistake("a url that is none", SHOW, env=(("TENUTO_URL", "localhost:8080"),),
@@ -77,7 +83,7 @@ TABLE = [
             "write it like http://127.0.0.1:8080"),
     Mistake("a language server without a port", SHOW, toml='[languages]\nserver = "localhost"\n',
             said="tenuto.toml:2: [languages] server: 'localhost' is no host:port; "
-            "write it like 127.0.0.1:7070"),
+            "write it like 127.0.0.1:50061"),
     Mistake("init into a file", ("init", "greet.yaml"),
             said="FOLDER: greet.yaml is a file; name a folder"),
     Mistake("init into nothing", ("init", ""), said="FOLDER: is empty"),

@@ -109,6 +109,7 @@ def until(holds: Any) -> Any:
 
 
 def test_R1_a_retry_shows_its_plan_and_does_only_what_failed(app: Tenuto) -> None:
+    """Catalogue L14."""
     run = failed(app.start(LISTED))
 
     plan = run.retry(dry_run=True)

@@ -243,7 +243,48 @@ def test_one_key_is_one_run_whatever_else_the_repetition_says(server: Server) ->
     assert "Idempotency-Key" in problem(apart, "invalid_input")["detail"]
 
 
+def test_many_runs_start_in_one_request_in_order_one_for_each_key(server: Server) -> None:
+    old = server.post("/v1/runs", {"workflow": "echo", "input": {"n": 0}, "key": "m0"}, status=201)
+    starts = [{"input": {"n": n}, "key": f"m{n}"} for n in range(4)] + [{"input": {"n": 9}}]
+    twin = {"input": {"n": 1}, "key": "m1"}
+
+    items = server.post(
+        "/v1/workflows/echo/runs", {"runs": [*starts, twin], "vars": {"greeting": "all"}}
+    )["items"]
+    again = server.post("/v1/workflows/echo/runs", {"runs": starts[:4]})["items"]
+
+    assert [each["deduplicated"] for each in items] == [True, False, False, False, False, True]
+    assert items[0]["run_id"] == old["run_id"]
+    assert items[5]["run_id"] == items[1]["run_id"]
+    assert [each["run_id"] for each in again] == [each["run_id"] for each in items[:4]]
+    ends = [server.get(f"/v1/runs/{each['run_id']}/wait") for each in items[1:5]]
+    assert [each["output"] for each in ends] == [{"n": n, "greeting": "all"} for n in (1, 2, 3, 9)]
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"runs": []}, "runs"),
+        ({"runs": [{}] * 501}, "runs"),
+        ({"runs": [{"input": {"n": 1}}, {"inputs": 1}]}, "runs.1.inputs"),
+        ({"runs": [{"input": {"n": 1}}, {"input": {"n": "one"}}]}, "runs.1.input.n"),
+        ({"runs": [{"input": {"n": 1}}], "vars": {"none": 1}}, "vars.none"),
+    ],
+)
+def test_of_many_runs_none_starts_where_one_is_wrong(
+    server: Server, body: dict[str, object], path: str
+) -> None:
+    before = server.get("/v1/runs/counts")
+
+    assert (
+        problem(server.client.post("/v1/workflows/echo/runs", json=body), "invalid_input")["path"]
+        == path
+    )
+    assert server.get("/v1/runs/counts") == before
+
+
 def test_twenty_starts_at_once_with_one_key_are_one_run(server: Server) -> None:
+    """Catalogue G14."""
     gate = threading.Barrier(20)
 
     def start(number: int) -> tuple[int, str]:
@@ -261,6 +302,7 @@ def test_twenty_starts_at_once_with_one_key_are_one_run(server: Server) -> None:
 
 
 def test_pages_lead_through_250_runs_without_gap_or_repeat(server: Server) -> None:
+    """Catalogue J10."""
     server.deploy(PAUSE.format(name="many", time="1h"))
     with ThreadPoolExecutor(8) as pool:
         started = set(pool.map(lambda _: server.start("many"), range(250)))
@@ -357,6 +399,7 @@ def test_an_ambiguous_beginning_of_an_id_is_refused(server: Server) -> None:
 
 
 def test_pausing_and_resuming_twice_are_conflicts(server: Server) -> None:
+    """Catalogue I-19."""
     run = f"/v1/runs/{server.start('long')}"
 
     assert server.post(f"{run}/pause")["state"] == "paused"
@@ -527,6 +570,7 @@ def test_the_stream_of_all_runs_tells_those_that_change(server: Server) -> None:
 
 
 def test_a_hundred_streams_and_waits_at_once_all_see_the_end(server: Server) -> None:
+    """Catalogue J11."""
     run_id = server.start("approval", {"order": "crowd"})
     opened = threading.Semaphore(0)
 
@@ -641,6 +685,7 @@ def test_answers_are_neither_kept_nor_guessed_at(server: Server) -> None:
 
 
 def test_a_body_beyond_the_limit_is_refused_while_it_streams() -> None:
+    """Catalogue G13."""
     limits = Limits(body=10_000, requests_per_second=1_000_000, burst=1_000_000)
     with serving(limits=limits) as server:
         announced = server.client.post("/v1/runs", json={"workflow": "x" * 10_000})
@@ -680,6 +725,7 @@ def test_what_cannot_be_read_as_a_request_is_a_problem_too(
 
 
 def test_a_client_beyond_its_rate_is_told_when_to_come_back() -> None:
+    """Catalogue J5."""
     with serving(limits=Limits(requests_per_second=1, burst=3)) as server:
         answers = [server.client.get("/v1/runs") for _ in range(4)]
 
@@ -896,6 +942,7 @@ def doomed(path: Path, moment: str) -> Iterator[str]:
 def test_a_start_whose_server_was_killed_is_repeated_with_its_key(
     tmp_path: Path, moment: str
 ) -> None:
+    """Catalogue A1."""
     path = tmp_path / "tenuto.db"
     source = PAUSE.format(name="long", time="1h")
     body = {"workflow": "long", "key": "order-1"}

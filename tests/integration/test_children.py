@@ -250,6 +250,7 @@ def test_C2_a_cancel_reaches_the_children_and_the_run_waits_for_their_ends(gate:
 
 
 def test_C2_a_cancel_right_after_the_start_leaves_no_child_open() -> None:
+    """Catalogue I-12."""
     child = "name: child\nnodes:\n  a: {type: wait, for: 1h}\n"
     with engine_with() as driver:
         driver.deploy(child)
@@ -396,7 +397,7 @@ def test_who_drives_a_run_drives_its_children_after_a_restart_too(
 def test_a_start_that_was_not_decided_before_the_end_of_the_engine_is_found_again(
     tmp_path: Path,
 ) -> None:
-    """The notice is stored in the commit of the parent; whoever opens the file next delivers it."""
+    """The notice is stored in the commit of the parent; whoever opens the file next delivers it. Catalogue I-11."""
     child = "name: child\nnodes:\n  a: {type: set, values: {n: 1}}\n"
     path = tmp_path / "t.db"
     with engine_with(path=path) as driver:

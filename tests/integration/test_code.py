@@ -71,6 +71,7 @@ HARD = {"text": "$${x} \"'\\ \t é 😀 \u2028", "n": 2**53, "f": 1.5, "l": [Non
 
 @in_each("def main(params): return params", "function main(params) { return params }")
 def test_params_come_and_go_unharmed(driver: Driver, language: str, code: str) -> None:
+    """Catalogue I-16."""
     assert run(driver, language, code, params={"v": "${1 + 1}"}) == {"v": 2}
     assert run(driver, language, code, params=HARD) == HARD | {"text": str(HARD["text"])[1:]}
 
@@ -304,6 +305,7 @@ BAD["cpython"] = [
 def test_what_json_cannot_hold_is_refused_with_its_place(
     driver: Driver, language: str, value: str, says: str
 ) -> None:
+    """Catalogue I-16."""
     code = f"def main(params):\n    return {value}"
     if language == "javascript":
         code = f"function main(params) {{ return ({value}) }}"

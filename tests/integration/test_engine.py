@@ -284,6 +284,7 @@ def run_output(driver: Driver, run: RunRow) -> str:
 
 @pytest.mark.parametrize("first", ["run", "event"])
 def test_run_and_event_meet_in_either_order(first: str) -> None:
+    """Catalogue H5."""
     with engine_with(step) as driver:
         send = driver.engine.commands.send_event
         if first == "event":
@@ -377,6 +378,7 @@ def test_a_key_starts_one_run(tmp_path: Path) -> None:
 
 
 def test_a_second_engine_on_the_same_file_is_refused(tmp_path: Path) -> None:
+    """Catalogue K4."""
     with engine_with(step, path=tmp_path / "t.db") as driver:
         with pytest.raises(Conflict, match="in use"):
             Engine(tmp_path / "t.db").start()
@@ -487,6 +489,7 @@ nodes:
 
 
 def test_runs_of_an_earlier_engine_go_on(tmp_path: Path) -> None:
+    """Catalogue A10."""
     idle = Engine(tmp_path / "t.db")
     idle.start()
     waiting = Driver(idle).begin(
@@ -530,6 +533,7 @@ def test_an_engine_that_was_not_started_says_so() -> None:
 def test_a_crash_of_a_part_ends_the_engine_and_names_the_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Catalogue C12."""
     from tenuto.coordinator.timers import Timers
 
     broken = threading.Event()
@@ -552,6 +556,7 @@ def test_a_crash_of_a_part_ends_the_engine_and_names_the_error(
 
 
 def test_a_broken_file_is_refused_at_the_start(tmp_path: Path) -> None:
+    """Catalogue K10."""
     path = tmp_path / "t.db"
     path.write_bytes(b"not a database at all, and long enough to be looked at" * 20)
     with pytest.raises(Conflict):

@@ -19,9 +19,11 @@ from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sql.store import SqlStore
 from tenuto.adapters.sqlite.engine import open_engine
 from tenuto.coordinator import timers
+from tenuto.coordinator.batch import Batch
 from tenuto.coordinator.commands import StartRequest
 from tenuto.coordinator.mailbox import new_message
 from tenuto.coordinator.setting import Focus
+from tenuto.coordinator.waiting import ReportWaiting
 from tenuto.machine.codec import decode_event
 from tenuto.machine.events import LeaseExpired
 from tenuto.machine.fold import fold
@@ -74,6 +76,7 @@ async def folds(reads: Reads, run_id: RunId, definition: Graph) -> None:
 
 
 async def test_a_repeated_report_is_answered_ok_again_and_changes_nothing() -> None:
+    """Catalogue A5."""
     definition = graph("a -> b")
     async with house() as h:
         hand = await h.hire(["a"])
@@ -111,6 +114,7 @@ async def test_a_report_under_a_lease_that_was_released_is_stale() -> None:
 
 
 async def test_a_report_about_a_run_that_does_not_exist_is_stale() -> None:
+    """Catalogue L7."""
     async with house() as h, house() as other:
         hand = await h.hire(["a"])
         await h.begin(graph("a"))
@@ -134,7 +138,7 @@ async def test_a_heartbeat_tells_a_worker_that_its_task_was_cancelled() -> None:
 
 
 async def test_a_success_that_comes_after_the_cancel_is_kept_and_moves_nothing() -> None:
-    """SEMANTICS F8."""
+    """SEMANTICS F8. Catalogue I-1."""
     definition = graph("a -> b")
     async with house() as h:
         hand = await h.hire(["a", "b"])
@@ -226,6 +230,7 @@ async def test_a_task_of_another_queue_waits_for_its_worker() -> None:
 
 
 async def test_cancelling_a_request_at_any_turn_loses_no_task() -> None:
+    """Catalogue G8."""
     async with house() as h:
         hand = await h.hire(["a"])
         definition = graph("a")
@@ -324,6 +329,7 @@ async def test_starting_an_unknown_version_is_not_found() -> None:
 
 
 async def test_an_input_beyond_the_limit_is_refused_at_the_door() -> None:
+    """Catalogue D17, J2."""
     async with house() as h:
         row = await h.commands.deploy(graph("a"))
         large = '"' + "x" * PAYLOAD_MAX + '"'
@@ -471,6 +477,7 @@ async def test_the_timeout_of_a_run_closes_it() -> None:
 
 @pytest.mark.rule("W3.1")
 async def test_waiting_too_long_for_a_worker_is_a_failure() -> None:
+    """Catalogue J14."""
     definition = graph("a", details={"a": Work("a", value("{}"), queue_timeout_us=20_000)})
     async with house() as h:
         [run_id] = await h.begin(definition)
@@ -510,6 +517,7 @@ async def test_an_event_ends_the_wait_that_is_open() -> None:
 
 
 async def test_an_event_sent_before_anybody_waits_is_found() -> None:
+    """Catalogue H15."""
     async with house() as h:
         await h.commands.send_event("e", "k", "7")
         [run_id] = await h.begin(WAITING)
@@ -520,6 +528,7 @@ async def test_an_event_sent_before_anybody_waits_is_found() -> None:
 
 @pytest.mark.rule("W6.2")
 async def test_a_message_ends_one_wait_and_the_next_message_the_next() -> None:
+    """Catalogue H8."""
     async with house() as h:
         runs = await h.begin(WAITING, 3)
         await h.commands.send_event("e", "k", "1")
@@ -646,6 +655,7 @@ POISONED = graph("a -> x; b -> y", details={"x": Work("x", value('"boom"'))})
 async def test_what_cannot_be_decided_quarantines_its_run_and_nobody_else(
     exploding: type[Exploding],
 ) -> None:
+    """Catalogue A8."""
     async with house(evaluators=exploding) as h:
         hand = await h.hire(["a", "b", "x", "y"])
         [bad] = await h.begin(POISONED)
@@ -662,6 +672,45 @@ async def test_what_cannot_be_decided_quarantines_its_run_and_nobody_else(
         }
         assert row.quarantine == "AttemptSucceeded: RuntimeError: a bug"
         assert (await h.reads.get_run(good)).run.quarantine is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "verb"), [(ReportWaiting, "fill"), (Batch, "build"), (Batch, "__init__")]
+)
+async def test_A8_a_bug_around_the_decision_ends_neither_the_lane_nor_the_process(
+    owner: type, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever restarts takes the same fact up again, and dies of it again, and so does the next."""
+    async with house() as h:
+        hand = await h.hire(["a", "b", "x", "y"])
+        [bad] = await h.begin(graph("a -> x"))
+        [good] = await h.begin(graph("a -> b"))
+        leases = await hand.take(2)
+        plain = getattr(owner, verb)
+
+        def buggy(it: Any, *args: Any, **named: Any) -> Any:
+            about = args[1] if verb == "__init__" else it
+            if bad in (
+                getattr(about, "run_id", ""),
+                getattr(getattr(it, "row", None), "run_id", ""),
+            ):
+                raise RuntimeError("a bug")
+            return plain(it, *args, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, verb, buggy)
+            answer = await hand.report(*leases)
+        verdicts = {x.run_id: v for x, v in zip(leases, answer.verdicts, strict=True)}
+        assert verdicts == {bad: Answered.STALE, good: Answered.OK}
+        reason = (await h.reads.get_run(bad)).run.quarantine
+        assert reason is not None
+        assert reason.endswith("RuntimeError: a bug")
+        await h.commands.resume(bad)
+        await hand.report(*[lease for lease in leases if lease.run_id == bad])
+        for _ in range(2):
+            await hand.report(*await hand.lease(1))
+        for run in (bad, good):
+            assert (await h.commands.wait(run)).state == "success"
 
 
 async def test_a_run_in_quarantine_hands_out_nothing_until_it_is_resumed(
@@ -699,6 +748,7 @@ async def test_a_start_that_cannot_be_decided_is_the_callers_error(
 
 
 async def test_what_the_store_refuses_is_halved_until_it_stands_alone() -> None:
+    """Catalogue C5."""
     async with house() as h:
         hand = await h.hire(["a", "b"])
         runs = await h.begin(graph("a -> b"), 9)
@@ -837,31 +887,33 @@ async def test_who_loses_for_ever_is_told_to_come_again() -> None:
 
 
 async def test_two_coordinators_that_race_for_a_run_agree(tmp_path: Path) -> None:
-    """Losers are loaded and decided again: each event is in the history once, whoever came first."""
+    """Losers are loaded and decided again: each event is in the history once, whoever came first. Catalogue C1."""
     definition = graph("a -> j; b -> j; c -> j; d -> j; e -> j; f -> j; j -> k")
     clock = SystemClock()
     sqlite = open_engine(str(tmp_path / "t.db"), clock)
     store, reads = SqlStore(sqlite), SqlReads(sqlite)
     try:
         async with (
-            house(store=store, reads=reads, clock=clock) as one,
-            house(store=store, reads=reads, clock=clock) as two,
+            house(store=store, reads=reads, clock=clock, sole=False) as one,
+            house(store=store, reads=reads, clock=clock, sole=False) as two,
         ):
             names = list("abcdefjk")
             first, second = await one.hire(names), await two.hire(names)
+            # Each has a way to the other coordinator, too.
+            far_first, far_second = Hand(two.gateway, first.id), Hand(one.gateway, second.id)
             for _ in range(20):
                 [run_id] = await one.begin(definition)
                 leases = {lease.place: lease for lease in await first.take(6)}
                 assert {lease.run_id for lease in leases.values()} == {run_id}
                 async with asyncio.TaskGroup() as group:
-                    for place, hand in zip("abcdef", [first, second] * 3, strict=True):
+                    for place, hand in zip("abcdef", [first, far_first] * 3, strict=True):
                         group.create_task(hand.report(leases[Place(place)]))
                 two.seats.offer()  # as a notification of the other's commit would
                 [join] = await second.lease(1)
-                await first.report(join)
+                await far_second.report(join)
                 one.seats.offer()
                 [last] = await first.lease(1)
-                await second.report(last)
+                await far_first.report(last)
                 row = await two.commands.wait(run_id)
 
                 assert row.state == "success"
@@ -878,8 +930,8 @@ async def test_a_refusal_that_rests_on_memory_is_judged_by_the_database(tmp_path
     store, reads = SqlStore(sqlite), SqlReads(sqlite)
     try:
         async with (
-            house(store=store, reads=reads, clock=clock) as one,
-            house(store=store, reads=reads, clock=clock) as two,
+            house(store=store, reads=reads, clock=clock, sole=False) as one,
+            house(store=store, reads=reads, clock=clock, sole=False) as two,
         ):
             [run_id] = await one.begin(graph("a"))
             await one.commands.pause(run_id)
@@ -932,6 +984,7 @@ async def test_after_a_restart_the_leases_of_the_dead_are_over_at_once(tmp_path:
 
 
 async def test_recovery_leaves_the_leases_of_living_workers_alone() -> None:
+    """Catalogue B13."""
     async with house() as h:
         hand = await h.hire(["a"])
         await h.begin(graph("a"))
@@ -1029,6 +1082,8 @@ async def test_texts_that_a_decision_lacks_are_loaded(tmp_path: Path) -> None:
 
 
 async def test_a_text_that_is_nowhere_is_a_bug_and_not_a_loop(tmp_path: Path) -> None:
+    """Catalogue I-17."""
+
     class Insatiable(PlainEvaluator):
         def evaluate(
             self, expression: Expression, scope: Scope

@@ -49,6 +49,7 @@ ASKED = ("cancel", "pause", "resume", "retry", "retry", "retry", "skip", "termin
 def test_families_end_whatever_is_asked_of_them(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Catalogue C4."""
     monkeypatch.setattr(timers, "POLL_US", 600_000_000)
     monkeypatch.setattr(timers, "PULSE_US", 600_000_000)
     seed = f"{os.environ.get('TENUTO_TEST_SEED', '1')}-{number}"

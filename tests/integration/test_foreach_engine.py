@@ -37,6 +37,7 @@ output: "${nodes.e.output}"
 
 
 def test_a_thousand_items_end_in_input_order() -> None:
+    """Catalogue J1."""
     with engine_with(double) as driver:
         run = driver.run(EACH, input={"count": 1000})
 

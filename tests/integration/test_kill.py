@@ -80,6 +80,7 @@ def intervals(journal: Path, deaths: list[int]) -> list[Interval]:
 
 @pytest.mark.timeout(400)
 def test_two_hundred_runs_survive_twenty_kills(tmp_path: Path) -> None:
+    """Catalogue K5."""
     seed = int(os.environ.get("TENUTO_TEST_SEED", "1"))
     print(f"\nseed {seed}")
     dice = random.Random(seed)

@@ -58,6 +58,7 @@ def read_journal(journal: Path) -> Answers:
 
 @pytest.mark.timeout(300)
 def test_what_was_answered_before_a_kill_is_true_after_it(tmp_path: Path) -> None:
+    """Catalogue A2, A7."""
     seed = int(os.environ.get("TENUTO_TEST_SEED", "1"))
     print(f"\nseed {seed}")
     dice = random.Random(seed)

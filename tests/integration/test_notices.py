@@ -58,6 +58,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 async def test_a_child_that_cannot_begin_puts_its_parent_into_quarantine(
     broken: list[str],
 ) -> None:
+    """Catalogue I-11."""
     async with house() as h:
         hand = await h.hire(["a"])
         [run_id] = await h.begin(parent())
@@ -75,6 +76,7 @@ async def test_a_child_that_cannot_begin_puts_its_parent_into_quarantine(
 
 
 async def test_notices_that_are_handed_in_again_change_nothing() -> None:
+    """Catalogue I-12."""
     async with house() as h:
         hand = await h.hire(["a"])
         [run_id] = await h.begin(parent())

@@ -94,6 +94,7 @@ def told(folder: Path) -> list[int]:
 def test_no_child_outlives_a_killed_engine(
     folder: Path, engines: list[subprocess.Popen[str]], name: str
 ) -> None:
+    """Catalogue K12."""
     engines.append(start(folder, name))
     [pid] = told(folder)
     assert is_alive(pid)

@@ -51,6 +51,7 @@ edges: [a -> b, b -> c]
 
 @pytest.mark.rule("R1.6")
 def test_R1_a_retry_goes_on_where_the_run_failed(shop: Shop) -> None:
+    """Catalogue I-4."""
     shop.broken = {"b1"}
     with engine_with(shop.work) as driver:
         run_id = driver.begin(CHAIN)
@@ -354,6 +355,7 @@ on_failure: {type: call, do: {nodes: {w: {type: wait, for: 1h}}}}
 
 
 def test_a_retry_goes_on_after_the_engine_was_stopped_in_the_middle(tmp_path: Path) -> None:
+    """Catalogue A10."""
     path, entered, broken = tmp_path / "t.db", threading.Event(), {"b"}
     text = """
 name: parent
@@ -421,6 +423,7 @@ edges: [a -> c]
 
 
 def test_R1_of_several_retries_at_once_one_goes_on_and_the_others_are_told_why(shop: Shop) -> None:
+    """Catalogue I-19."""
     shop.broken = {"b1"}
     with engine_with(shop.work) as driver:
         run_id = driver.begin(CHAIN)

@@ -179,6 +179,7 @@ nodes:
 
 
 def test_the_same_seed_draws_the_same_jitter() -> None:
+    """Catalogue J4."""
     text = one_node("retry: {max_attempts: 6, initial: 1s, factor: 2, max: 1m, jitter: full}")
 
     def instants(seed: int) -> list[float]:

@@ -103,6 +103,7 @@ def test_an_alias_is_moved_and_tells_what_it_meant(app: Any) -> None:
 
 
 def test_a_run_keeps_its_version_when_its_alias_moves(app: Any) -> None:
+    """Catalogue I-9."""
     one = "name: kept\nnodes:\n  ask: {type: wait_for_event, event: go, key: kept}\noutput: 1\n"
     app.deploy(one, aliases=["stable"])
     run = app.start("kept@stable")
@@ -265,6 +266,7 @@ def test_documents_are_those_that_the_models_describe(server: Server) -> None:
 
 
 def test_a_run_says_by_which_version_and_rules_it_goes(server: Server) -> None:
+    """Catalogue I-21."""
     server.client.post("/v1/workflows", json={"source": text("pinned", 1), "aliases": ["stable"]})
     server.deploy(text("pinned", 2))
 
@@ -299,6 +301,7 @@ def test_runs_of_a_deleted_version_are_shown_verified_and_exported(server: Serve
 
 
 def test_a_failed_run_of_a_deleted_version_is_retried(server: Server) -> None:
+    """Catalogue I-10."""
     server.deploy("name: fails\nnodes:\n  stop: {type: set, values: {n: '${input.n + 1}'}}\n")
     run = server.start("fails")
     server.wait(run)

@@ -50,6 +50,7 @@ def test_lists_and_calls_end_whatever_happens(rng: Random, seed: int, failures: 
 
 @given(rng=SEEDS.map(Random), seed=SEEDS, cancels=st.sampled_from((0, 2)))
 def test_what_was_done_is_undone(rng: Random, seed: int, cancels: int) -> None:
+    """Catalogue I-20."""
     taste = Taste(nodes=8, undo=50, whole=10)
     world = family_of(rng, seed, taste)
 

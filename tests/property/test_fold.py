@@ -173,6 +173,7 @@ OUTPUTS: st.SearchStrategy[Output] = st.recursive(
 
 @given(event=EVENTS, outcomes=st.lists(OUTCOMES, max_size=4))
 def test_an_event_and_its_outcomes_survive_their_row(event: Event, outcomes: list[Outcome]) -> None:
+    """Catalogue I-15."""
     parts = codec.encode_event(event, outcomes)
 
     assert codec.decode_event(parts.kind, event.at, parts.place, parts.data) == (

@@ -102,7 +102,7 @@ def test_the_order_of_completions_does_not_change_where_a_run_ends(
 
 @given(rng=st.randoms(use_true_random=False), seed=SEEDS)
 def test_disturbances_that_change_nothing_leave_no_trace(rng: Random, seed: int) -> None:
-    """Late, repeated and stray events, and pauses, end the run as if they had never come."""
+    """Late, repeated and stray events, and pauses, end the run as if they had never come. Catalogue H11."""
     taste = Taste(races=False, ends=False, clocks=False)
     graph = legal_graph(rng, taste)
     quiet = replace(CALM, failures=8)

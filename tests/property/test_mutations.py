@@ -41,6 +41,7 @@ def test_the_texts_that_are_broken_are_whole_before() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_broken_definition_loads_or_is_told_what_is_wrong(seed: int) -> None:
+    """Catalogue I-14."""
     parser = CelParser()
     bad = []
     verdicts = set()

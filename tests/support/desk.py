@@ -47,11 +47,11 @@ class Desk(World):
         self.register = Register(unknown=unknown)
         super().__init__(graph, script, family=self.register, run_id=RUN)
 
-    def begin(self, *, index: int | None = None, depth: int = 0) -> Desk:
+    def begin(self, *, index: int | None = None, depth: int = 0, priority: int = 0) -> Desk:
         """Start it, as a child that works on an item if there is an `index`."""
         self.payloads[PayloadKey(Place(""), PayloadKind.ITEM), 0] = text_of('"item"')
         self.payloads[PayloadKey(Place(""), PayloadKind.PARAMS), 0] = text_of("{}")
-        self.accept(RunStarted(at=self.now, index=index, depth=depth))
+        self.accept(RunStarted(at=self.now, index=index, depth=depth, priority=priority))
         return self
 
     @property

@@ -50,6 +50,7 @@ class MemoryGateway:
         self.beats: list[Sequence[Beat]] = []
         self.loads: list[Load] = []
         self.released: list[TaskId] = []
+        self.losses: list[TaskId] = []
         self.notes: list[Note] = []
         self.told: list[str] = []
         self.calls: list[str] = []
@@ -126,8 +127,11 @@ class MemoryGateway:
 
     # -- the port --------------------------------------------------------------------------------------------------
 
-    async def register(self, worker: WorkerInfo) -> None:
+    async def register(self, worker: WorkerInfo, held: Sequence[Beat] | None = None) -> None:
         self._called("register")
+        if held is not None:
+            kept = {beat.lease_id for beat in held}
+            self._offer_again([lease for lease in self.held if lease not in kept])
 
     async def lease(self, worker: WorkerId, free: int) -> Sequence[Lease]:
         self.asked.append(free)
@@ -184,6 +188,14 @@ class MemoryGateway:
                 self.released.append(lease.task_id)
         self._changed.set()
 
+    async def lose(self, worker: WorkerId, beats: Sequence[Beat]) -> None:
+        self._called("lose")
+        for beat in beats:
+            lease = self.held.pop(beat.lease_id, None)
+            if lease is not None:
+                self.losses.append(lease.task_id)
+        self._changed.set()
+
     async def leave(self, worker: WorkerId) -> None:
         self._called("leave")
 
@@ -192,6 +204,11 @@ class MemoryGateway:
         self._changed.set()
         if verb in self.down:
             raise Unavailable(f"{verb} is down")
+
+    def _offer_again(self, leases: Sequence[LeaseId]) -> None:
+        self.tasks.extendleft(self.held.pop(lease) for lease in leases)
+        if self.tasks:
+            self._offered.set()
 
     def _grant(self, free: int) -> list[Lease]:
         leases = [self.tasks.popleft() for _ in range(min(free, len(self.tasks)))]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.support.plain import PlainEvaluator
@@ -25,11 +26,13 @@ from tenuto.coordinator.recovery import Recovery
 from tenuto.coordinator.seats import Seats
 from tenuto.coordinator.setting import Focus, Setting
 from tenuto.coordinator.timers import Timers
+from tenuto.coordinator.watching import Watching
 from tenuto.coordinator.work import Evaluators
 from tenuto.model.graph import Graph
 from tenuto.model.ids import RunId, WorkerId
 from tenuto.ports.clock import Clock
 from tenuto.ports.gateway import Answer, Failed, Lease, Report, Result, Success, WorkerInfo
+from tenuto.ports.news import News, NoNews, Topic
 from tenuto.ports.reads import Reads
 from tenuto.ports.store import Store
 from tenuto.runtime.service import serve
@@ -46,6 +49,7 @@ class House:
     seats: Seats
     recovery: Recovery
     timers: Timers
+    watching: Watching
     coordinator: Coordinator
     gateway: Gateway
     commands: Commands
@@ -111,6 +115,15 @@ def report_of(lease: Lease, result: Result) -> Report:
     )
 
 
+def _hear(seats: Seats, timers: Timers, watching: Watching, topics: frozenset[Topic]) -> None:
+    if Topic.READY in topics:
+        seats.offer()
+    if Topic.DUE in topics:
+        timers.hint(0)
+    if Topic.ENDED in topics:
+        watching.hear()
+
+
 @asynccontextmanager
 async def house(
     path: Path | str = ":memory:",
@@ -123,10 +136,16 @@ async def house(
     lanes: int = 1,
     lease_us: int = LEASE_US,
     before_commit: Callable[[], None] | None = None,
+    sole: bool = True,
+    news: News | None = None,
 ) -> AsyncIterator[House]:
-    """Open a store (or share one that is given) and run the services around it."""
+    """Open a store (or share one that is given) and run the services around it.
+
+    `sole` False: there are others over the store; `news` is what they tell each other.
+    """
     clock = SystemClock() if clock is None else clock
     ids, dice = Uuid7Ids(), SystemDice(7)
+    news = NoNews() if news is None else news
     sqlite = None
     if store is None:
         sqlite = open_engine(str(path), clock, before_commit=before_commit)
@@ -139,6 +158,8 @@ async def house(
         incarnation=ids.worker_id("house"),
         lease_us=lease_us,
         focus=Focus() if focus is None else focus,
+        sole=sole,
+        news=news,
     )
     seats = Seats()
     recovery = Recovery(store, seats, setting)
@@ -154,13 +175,18 @@ async def house(
     )
     recovery.coordinator = timers.coordinator = coordinator
     gateway = Gateway(coordinator, store, seats, setting, on_due=timers.hint)
-    commands = Commands(coordinator, Mailbox(store, ids=ids, on_post=timers.hint))
+    watching = Watching(store, reads, coordinator.watchers, setting)
+    expect = coordinator.sharing.expect
+    commands = Commands(coordinator, Mailbox(store, ids=ids, on_post=timers.hint, expect=expect))
+    news.listen(partial(_hear, seats, timers, watching))
     stop = asyncio.Event()
     serving = asyncio.create_task(
-        serve([coordinator, timers, gateway], stop=stop, grace_us=5_000_000)
+        serve([coordinator, timers, watching, gateway], stop=stop, grace_us=5_000_000)
     )
     try:
-        yield House(store, reads, seats, recovery, timers, coordinator, gateway, commands, ids)
+        yield House(
+            store, reads, seats, recovery, timers, watching, coordinator, gateway, commands, ids
+        )
     finally:
         stop.set()
         try:

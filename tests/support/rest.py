@@ -18,6 +18,7 @@ from tenuto.api.page import Page
 from tenuto.app.embedded import Engine
 from tenuto.app.listening import bind
 from tenuto.app.rest import RestService
+from tenuto.ports.access import Authorize
 from tenuto.worker.registry import Registry
 
 PAUSE = """
@@ -116,8 +117,9 @@ def serving(
     limits: Limits | None = None,
     page: Page | None = None,
     environment: Mapping[str, str] | None = None,
+    authorize: Authorize | None = None,
 ) -> Iterator[Server]:
-    """Serve until the block ends."""
+    """Serve until the block ends. `authorize`: what tokens grant; None: nobody is asked for one."""
     registry = registry or Registry()
     bound = bind(0)
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -134,6 +136,7 @@ def serving(
             page=page,
             environment=environment or {},
             listening=up.set,
+            authorize=authorize,
         )
         services.append(service)
         return services

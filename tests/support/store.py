@@ -16,6 +16,7 @@ from tenuto.ports.gateway import Beat, Load
 from tenuto.ports.store import (
     Change,
     Claims,
+    DefinitionRow,
     EventRow,
     GrantRequest,
     LoadRequest,
@@ -216,6 +217,18 @@ async def a_leased_run(store: Store, lease_id: str = "lease-1", **columns: Any) 
     )
     assert [g.run_id for g in granted] == [run_id]
     return Leased(run_id, task, lease_id)
+
+
+def a_definition(hash: str, *, name: str = "order", namespace: str = "default") -> DefinitionRow:
+    return DefinitionRow(
+        namespace=namespace,
+        name=name,
+        version=0,
+        hash=hash,
+        source=f"name: {name}  # {hash}",
+        graph="{}",
+        created_at=START,
+    )
 
 
 async def commit(store: Store, *changes: Change) -> None:

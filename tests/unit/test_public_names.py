@@ -15,7 +15,14 @@ def test_every_public_name_is_there_and_shown() -> None:
 
 
 def test_the_errors_a_user_catches_are_the_engines() -> None:
-    for name in ("TenutoError", "InvalidInput", "InvalidDefinition", "NotFound", "Conflict"):
+    for name in (
+        "TenutoError",
+        "InvalidInput",
+        "InvalidDefinition",
+        "NotFound",
+        "Conflict",
+        "Denied",
+    ):
         assert getattr(tenuto, name) is getattr(errors, name)
     assert tenuto.Unavailable is errors.Unavailable
     assert issubclass(tenuto.RunFailed, tenuto.TenutoError)

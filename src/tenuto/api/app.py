@@ -15,6 +15,7 @@ from tenuto.api import models, nested
 from tenuto.api.backend import Backend
 from tenuto.api.bodies import first_problem
 from tenuto.api.door import Door
+from tenuto.api.gate import HEALTH, add_gate
 from tenuto.api.limits import Limits
 from tenuto.api.page import Page, or_page
 from tenuto.api.page import add_routes as add_page
@@ -23,6 +24,7 @@ from tenuto.api.reference import POLICY, as_page
 from tenuto.api.routes import events, health, runs, schema, tasks, versions, workflows
 from tenuto.api.service import Service, StrictRoute
 from tenuto.model.version import VERSION
+from tenuto.ports.access import Authorize
 
 ABOUT = """Workflows, runs, events and tasks of one engine.
 
@@ -34,6 +36,7 @@ _BODIES = (
     models.DeployBody,
     models.AliasBody,
     models.StartBody,
+    models.StartManyBody,
     models.CancelBody,
     models.NothingBody,
     nested.TerminateBody,
@@ -61,8 +64,21 @@ class App(FastAPI):
         self.service.held.stop()
 
 
-def make_app(backend: Backend, *, limits: Limits | None = None, page: Page | None = None) -> App:
-    """All of REST over one engine. `page`: what stands at `/`."""
+def make_app(
+    backend: Backend,
+    *,
+    limits: Limits | None = None,
+    page: Page | None = None,
+    authorize: Authorize | None = None,
+) -> App:
+    """All of REST over one engine.
+
+    Args:
+        backend: the engine.
+        limits: of clients, bodies and what is held.
+        page: what stands at `/`; its files are anybody's, for they show nothing without a token.
+        authorize: what a token grants; None: nobody is asked for one.
+    """
     bounds = limits or Limits()
     app = App(
         title="Tenuto",
@@ -91,7 +107,10 @@ def make_app(backend: Backend, *, limits: Limits | None = None, page: Page | Non
     refuse = _http_problem if page is None else or_page(page, _http_problem)
     app.add_exception_handler(HTTPException, refuse)
     app.add_exception_handler(RequestValidationError, _parameter_problem)
-    app.add_middleware(Door, limits=bounds, incident=backend.incident)
+    if authorize is not None:
+        add_gate(app, authorize, () if page is None else (*page.files, *page.routes))
+    guarded = authorize is not None
+    app.add_middleware(Door, limits=bounds, incident=backend.incident, guarded=guarded)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
@@ -176,5 +195,16 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
             ref_template="#/components/schemas/{model}",
         )
         document["components"]["schemas"].update(shapes["$defs"])
+        document["components"]["securitySchemes"] = {
+            "token": {
+                "type": "http",
+                "scheme": "bearer",
+                "bearerFormat": "JWT",
+                "description": "Of scope `admin`; asked for by a server that has a secret.",
+            }
+        }
+        document["security"] = [{"token": []}, {}]
+        for path in HEALTH:
+            document["paths"][path]["get"]["security"] = []
         app.openapi_schema = document
     return app.openapi_schema

@@ -76,19 +76,38 @@ class Verbs(Protocol):
 
     async def wait(self, run_id: RunId, /) -> RunRow: ...
 
-    def changes(self) -> AsyncIterator[Sequence[RunId]]: ...
+    def changes(self, wanted: Callable[[], bool], /) -> AsyncIterator[Sequence[RunId]]: ...
 
     def follow(self, run_id: RunId, /) -> AsyncIterator[EventRow | NoteRow]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What health says of the process. `database`: the file's absolute path, or `:memory:`."""
+    """What health says of the process.
+
+    Attributes:
+        database: the file's absolute path, `:memory:`, or a URL without its password.
+        kind: what anybody may know of it; the same where who asks is trusted anyway.
+    """
 
     version: str
     database: str
+    kind: str
     pid: int
     started_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """How it stands with an engine, in words, each with its cause.
+
+    Attributes:
+        troubles: why no request should come here now.
+        degraded: what does not work, and is made up for.
+    """
+
+    troubles: Sequence[str] = ()
+    degraded: Sequence[str] = ()
 
 
 class Backend(Protocol):
@@ -105,12 +124,16 @@ class Backend(Protocol):
         """Where `TENUTO_VAR_<NAME>` is looked up."""
         ...
 
-    def trouble(self) -> str | None:
-        """What makes it unready, in words; None: nothing that can be told without asking the store."""
+    async def readiness(self) -> Readiness:
+        """How it stands beside what a read of the store shows."""
         ...
 
     async def read(self, verb: Callable[[Answers], Awaitable[T]]) -> T:
         """Run a reading verb where it holds nobody up, however much it has to work out."""
+        ...
+
+    async def glance(self, verb: Callable[[Answers], Awaitable[T]]) -> T:
+        """Run a reading verb of a row or two, right here: crossing threads would cost more than the reading."""
         ...
 
     async def compile(self, text: str | bytes, file: str) -> Loaded:

@@ -107,7 +107,9 @@ class Changes:
 
     async def run(self) -> None:
         """Tell all listeners, until the engine ends."""
-        changes: AsyncIterator[Sequence[RunId]] = self._backend.commands.changes()
+        changes: AsyncIterator[Sequence[RunId]] = self._backend.commands.changes(
+            lambda: bool(self._ears)
+        )
         now = asyncio.get_running_loop().time
         async with aclosing(cast("Any", changes)) as batches:
             async for batch in batches:

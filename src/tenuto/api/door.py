@@ -14,7 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tenuto.api.guards import check_host, check_origin
+from tenuto.api.guards import check_host, check_origin, check_text
 from tenuto.api.limits import Limits, Rates
 from tenuto.api.problems import Problem, problem_of
 from tenuto.model.errors import TenutoError
@@ -27,12 +27,22 @@ _log = get_logger("rest")
 
 
 class Door:
-    """ASGI middleware around the whole app. `incident`: a new id for an unexpected error."""
+    """ASGI middleware around the whole app.
 
-    def __init__(self, app: ASGIApp, *, limits: Limits, incident: Callable[[], str]) -> None:
+    Args:
+        app: what is inside.
+        limits: of clients and bodies.
+        incident: a new id for an unexpected error.
+        guarded: tokens are asked for inside, under whatever name the server is reached.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, limits: Limits, incident: Callable[[], str], guarded: bool = False
+    ) -> None:
         self._app = app
         self._limits = limits
         self._incident = incident
+        self._guarded = guarded
         self._rates = Rates(limits.requests_per_second, limits.burst)
         self._date = _Date()
 
@@ -56,10 +66,12 @@ class Door:
             await known.response()(scope, receive, outgoing.send)
 
     def _check(self, scope: Scope) -> None:
+        check_text(scope["path"], scope["query_string"])
         headers = Headers(scope=scope)
         server = scope.get("server")
-        check_host(headers.get("host"), server[1] if server else None)
-        check_origin(scope["method"], headers)
+        if not self._guarded:
+            check_host(headers.get("host"), server[1] if server else None)
+        check_origin(scope["method"], headers, guarded=self._guarded)
         client = scope.get("client")
         if scope["path"] in UNLIMITED:
             return

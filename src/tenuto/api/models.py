@@ -15,6 +15,8 @@ from tenuto.api.nested import (
     CompensationName,
     ItemCounts,
     Parent,
+    StartedOne,
+    StartOf,
     UndoName,
 )
 from tenuto.api.shapes import (
@@ -26,9 +28,12 @@ from tenuto.api.shapes import (
     TaskStateName,
     VarName,
 )
+from tenuto.model.definition import PRIORITY_MAX
 
 NoteKindName = Literal["stdout", "stderr", "log", "progress"]
 
+STARTS_MAX = 500
+"""Runs that one request may start: as many as the engine decides in one go."""
 _RUN = "01980000-0000-7000-8000-000000000001"
 
 
@@ -52,6 +57,12 @@ class StartedRun(Run):
     """A run, and whether it was there already."""
 
     deduplicated: bool = Field(description="the key had its run already, and this is it")
+
+
+class StartedRuns(Document):
+    """The runs, in the order in which they were asked for."""
+
+    items: list[StartedOne]
 
 
 class AwaitedEvent(Document):
@@ -108,6 +119,7 @@ class RunReport(Run):
     output: Json
     error: Json
     epoch: int = Field(description="1, and one more with each retry")
+    priority: int = Field(description="of its tasks whose nodes set none; higher goes first")
     closing: Closing | None
     children: Children
     params: Json = Field(description="what the run of a `do:` was given")
@@ -326,6 +338,9 @@ class Worker(Document):
     lag_us: int
     version: str
     seen_at: Instant
+    lost: bool = Field(
+        description="silent for as long as a lease lasts; its tasks run again elsewhere"
+    )
 
 
 class Awaited(Document):
@@ -347,10 +362,14 @@ class Health(Document):
 
     status: Literal["ok"]
     version: str
-    database: str = Field(description="the file's absolute path, or `:memory:`")
+    database: str = Field(
+        description="the file's absolute path, `:memory:`, or the URL of PostgreSQL without its password "
+        "(only `postgresql` where no token is asked for)"
+    )
     pid: int
     url: str
     started_at: Instant
+    degraded: list[str] = Field(description="what does not work as it should, and is made up for")
 
 
 class RunPage(Document):
@@ -438,6 +457,8 @@ class Problem(Document):
     detail: str
     code: Literal[
         "bad_request",
+        "unauthenticated",
+        "forbidden",
         "forbidden_host",
         "forbidden_origin",
         "not_found",
@@ -515,6 +536,32 @@ class StartBody(Body):
         max_length=512,
         description="idempotency key: one key, one run; as the header Idempotency-Key",
     )
+    priority: int = Field(
+        default=0,
+        strict=True,
+        ge=0,
+        le=PRIORITY_MAX,
+        description="of its tasks whose nodes set none; higher goes first",
+    )
+
+
+class StartManyBody(Body):
+    """Runs of one version to start."""
+
+    version: int | None = Field(
+        default=None, ge=1, description="the newest by default, or what the name says"
+    )
+    vars: dict[VarName, Json] | None = Field(
+        default=None, description="over the definition's `vars`, for all of them"
+    )
+    priority: int = Field(
+        default=0,
+        strict=True,
+        ge=0,
+        le=PRIORITY_MAX,
+        description="of their tasks whose nodes set none; higher goes first",
+    )
+    runs: list[StartOf] = Field(min_length=1, max_length=STARTS_MAX)
 
 
 class CancelBody(Body):

@@ -199,3 +199,22 @@ class HeartbeatBody(Body):
 
     event: str = Field(min_length=1, max_length=512, examples=["job.done"])
     key: str = Field(max_length=512, examples=["A-1"])
+
+
+class StartedOne(Document):
+    """One of many runs that were started."""
+
+    run_id: str = Field(examples=["01980000-0000-7000-8000-000000000001"])
+    deduplicated: bool = Field(description="the key had its run already, and this is it")
+
+
+class StartOf(Body):
+    """One of many runs to start."""
+
+    input: Json = Field(default=None, description="checked against the definition's `input`")
+    key: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=512,
+        description="idempotency key: one key, one run",
+    )

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from tenuto.dsl.findings import Finding
 from tenuto.model.errors import (
     Conflict,
+    Denied,
     InvalidDefinition,
     InvalidInput,
     NotFound,
@@ -41,6 +42,8 @@ KINDS: Mapping[str, Kind] = {
     kind.code: kind
     for kind in (
         Kind("bad_request", 400, "The request cannot be read"),
+        Kind("unauthenticated", 401, "It is not known who asks"),
+        Kind("forbidden", 403, "Who asks may not do this"),
         Kind("forbidden_host", 403, "This name is none of the server's"),
         Kind("forbidden_origin", 403, "Another site may not ask for this"),
         Kind("not_found", 404, "There is no such thing"),
@@ -111,6 +114,10 @@ def problem_of(error: TenutoError) -> Problem | None:
             return Problem("not_found", str(error))
         case Conflict():
             return Problem("conflict", str(error))
+        case Denied(known=True):
+            return Problem("forbidden", str(error))
+        case Denied():
+            return Problem("unauthenticated", str(error), headers={"WWW-Authenticate": "Bearer"})
         case Unavailable():
             return Problem("unavailable", str(error), headers={"Retry-After": str(RETRY_AFTER_S)})
         case _:

@@ -21,8 +21,9 @@ from tenuto.views.answers import Answers
 from tenuto.views.documents import Document
 
 JSON = "application/json"
-EVERYWHERE = ("forbidden_host", "invalid_input", "rate_limited", "internal", "unavailable")
-"""Codes that any route may answer."""
+OPEN = ("forbidden_host", "invalid_input", "rate_limited", "internal", "unavailable")
+EVERYWHERE = ("unauthenticated", "forbidden", *OPEN)
+"""Codes that any route may answer; those of `OPEN` also one that asks for no token."""
 UNSAFE = (
     "bad_request",
     "forbidden_origin",
@@ -56,6 +57,17 @@ class Service:
         content = await self.backend.read(encoded)
         return Response(content, status_code=status, media_type=JSON, headers=dict(headers or {}))
 
+    async def show(
+        self,
+        verb: Callable[[Answers], Awaitable[Document]],
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """The document of a verb that reads a row or two."""
+        content = encode(await self.backend.glance(verb))
+        return Response(content, status_code=status, media_type=JSON, headers=dict(headers or {}))
+
     async def final_report(self, run_id: RunId) -> Response:
         """The report of a run that is final: read once for all who waited for its end, since it changes no more."""
         shared = self._reports.get(run_id)
@@ -75,7 +87,7 @@ class Service:
 
     async def find_run(self, text: str) -> RunId:
         """The run that a path names."""
-        return await self.backend.read(lambda answers: answers.find(text))
+        return await self.backend.glance(lambda answers: answers.find(text))
 
 
 class _Shared:
@@ -129,6 +141,7 @@ def responses(
     about: str = "",
     created: str = "",
     content: Mapping[str, object] | None = None,
+    is_open: bool = False,
 ) -> dict[int | str, dict[str, Any]]:
     """What a route may answer, for OpenAPI: its document, and a problem for each code."""
     found: dict[int | str, dict[str, Any]] = {}
@@ -141,7 +154,7 @@ def responses(
     if created:
         found[201] = {**success, "description": created}
     grouped: dict[int, list[str]] = {}
-    for code in (*EVERYWHERE, *codes):
+    for code in (*(OPEN if is_open else EVERYWHERE), *codes):
         grouped.setdefault(KINDS[code].status, []).append(code)
     for status, listed in sorted(grouped.items()):
         found[status] = {

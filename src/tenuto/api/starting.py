@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tenuto.api.backend import Backend
-from tenuto.api.models import StartBody
+from tenuto.api.models import StartBody, StartManyBody
 from tenuto.coordinator.commands import Started, StartRequest
 from tenuto.dsl.given import default_input
 from tenuto.dsl.inputs import apply_vars, check_input
+from tenuto.model.errors import InvalidInput
 from tenuto.model.stored import decode_graph
 from tenuto.ports.store import DefinitionRow
 from tenuto.runtime.results import canonical
 
 DOORS_MAX = 256
 """Versions whose schema and vars are remembered."""
+SMALL = 16_384
+"""Bytes of a body that is checked sooner than a thread takes it over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +38,59 @@ class Starter:
         self._backend = backend
         self._doors: OrderedDict[str, _Door] = OrderedDict()
 
-    async def start(self, body: StartBody, key: str | None) -> Started:
-        """Start a run, or find the one that has the key. Raises NotFound, InvalidInput, Refused, Unavailable."""
-        name, version = body.workflow, body.version
-        row = await self._backend.read(lambda answers: answers.find_version(name, version))
-        request = await asyncio.to_thread(
-            prepare,
-            self._door(row),
-            body.input,
-            body.vars or {},
-            self._backend.environment,
+    async def start(self, body: StartBody, key: str | None, *, size: int) -> Started:
+        """Start a run, or find the one that has the key. `size`: of the request's body.
+
+        Raises NotFound, InvalidInput, Refused, Unavailable.
+        """
+        [started] = await self._start(
+            body.workflow, body.version, body.vars, body.priority, [(body.input, key)], size=size
         )
-        [started] = await self._backend.commands.start(
+        return started
+
+    async def start_many(
+        self, workflow: str, body: StartManyBody, *, size: int
+    ) -> Sequence[Started]:
+        """Start a run for each of these, or find the one that has its key; none where an input is wrong.
+
+        Raises as `start`.
+        """
+        runs = [(run.input, run.key) for run in body.runs]
+        return await self._start(workflow, body.version, body.vars, body.priority, runs, size=size)
+
+    async def _start(
+        self,
+        name: str,
+        version: int | None,
+        given: Mapping[str, object] | None,
+        priority: int,
+        runs: Sequence[tuple[object, str | None]],
+        *,
+        size: int,
+    ) -> Sequence[Started]:
+        row = await self._backend.glance(lambda answers: answers.find_version(name, version))
+        door, environment = self._door(row), self._backend.environment
+        inputs = [value for value, _ in runs]
+        if size <= SMALL:
+            texts, constants = prepare(door, inputs, given or {}, environment)
+        else:
+            texts, constants = await asyncio.to_thread(
+                prepare, door, inputs, given or {}, environment
+            )
+        return await self._backend.commands.start(
             [
                 StartRequest(
                     graph_hash=row.hash,
                     workflow=row.name,
                     version=row.version,
-                    input=request[0],
-                    vars=request[1],
+                    input=text,
+                    vars=constants,
                     key=key,
+                    priority=priority,
                 )
+                for text, (_, key) in zip(texts, runs, strict=True)
             ]
         )
-        return started
 
     def _door(self, row: DefinitionRow) -> _Door:
         door = self._doors.get(row.hash)
@@ -72,9 +104,27 @@ class Starter:
 
 
 def prepare(
-    door: _Door, value: object, given: Mapping[str, object], environment: Mapping[str, str]
-) -> tuple[str, str]:
-    """Input and vars of a run as canonical JSON. Raises InvalidInput, Refused."""
+    door: _Door,
+    values: Sequence[object],
+    given: Mapping[str, object],
+    environment: Mapping[str, str],
+) -> tuple[list[str], str]:
+    """Inputs and vars of runs as canonical JSON. Raises InvalidInput, which of several it names, and Refused."""
     texts = {name: canonical(each, name=f"vars.{name}") for name, each in given.items()}
     merged = apply_vars(door.vars, texts, environment)
-    return check_input(door.input_schema, default_input(door.input_schema, value)), merged
+    schema = door.input_schema
+    inputs = []
+    for number, value in enumerate(values):
+        try:
+            inputs.append(check_input(schema, default_input(schema, value)))
+        except InvalidInput as error:
+            if len(values) == 1:
+                raise
+            place = f"runs.{number}."
+            first, *more = error.problems
+            raise InvalidInput(
+                first.removeprefix(f"{error.path}: "),
+                path=place + error.path,
+                more=[place + line for line in more],
+            ) from None
+    return inputs, merged

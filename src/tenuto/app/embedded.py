@@ -17,37 +17,29 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from tenuto.adapters.cel import CelEvaluator
-from tenuto.adapters.local.clock import SystemClock
 from tenuto.adapters.local.dice import SystemDice
-from tenuto.adapters.local.ids import Uuid7Ids
-from tenuto.adapters.sql.reads import SqlReads
-from tenuto.adapters.sql.store import SqlStore
-from tenuto.adapters.sqlite.engine import open_engine
+from tenuto.api.backend import Readiness
+from tenuto.app.core import LEASE_US, Core, assemble
+from tenuto.app.database import Opened, open_database
 from tenuto.app.files import Kept
 from tenuto.app.languages import Languages
+from tenuto.app.readiness import readiness_of
 from tenuto.app.stage import Parts, Stage
 from tenuto.coordinator.commands import Commands
 from tenuto.coordinator.coordinator import Coordinator
 from tenuto.coordinator.gateway import Gateway
-from tenuto.coordinator.graphs import Graphs
-from tenuto.coordinator.mailbox import Mailbox
-from tenuto.coordinator.recovery import Recovery
-from tenuto.coordinator.seats import Seats
 from tenuto.coordinator.setting import Focus, Setting
-from tenuto.coordinator.timers import Timers
 from tenuto.model.errors import TenutoError, Unavailable
-from tenuto.model.ids import Place, RunId
-from tenuto.model.states import FINAL_RUN_STATES, RunState, TaskState
+from tenuto.model.ids import RunId
 from tenuto.model.version import VERSION
 from tenuto.ports.executor import Executor
 from tenuto.ports.gateway import ALL_QUEUES, TaskGateway, WorkerInfo
-from tenuto.ports.reads import Reads, RunFilter, TaskFilter
+from tenuto.ports.reads import Reads
 from tenuto.runtime.logging import get_logger
 from tenuto.runtime.service import Service, serve
-from tenuto.settings import MEMORY
+from tenuto.settings import MEMORY, Database
 from tenuto.settings import tree as settings
 from tenuto.worker.code import CodeExecutor
 from tenuto.worker.http import HttpExecutor
@@ -57,24 +49,24 @@ from tenuto.worker.runner import Runner
 from tenuto.worker.spawnable import refuse_while_importing
 from tenuto.worker.user import UserExecutor
 
+if TYPE_CHECKING:
+    from tenuto.adapters.sqlite.engine import SqliteEngine
+
 SLOTS = 50
 THREADS = 16
 PROCESSES = 2
-LEASE_US = 10_000_000
 _SERVICE_US = 60_000_000
 """Longest stop of one service; each bounds itself well below."""
-_PAGE = 1_000
-_UNFINISHED = tuple(state.value for state in RunState if state not in FINAL_RUN_STATES)
 
 _T = TypeVar("_T")
 _log = get_logger("engine")
 
 
 class Engine:
-    """One engine on one file. Thread-safe; started and stopped once.
+    """One engine on one database. Thread-safe; started and stopped once.
 
     Args:
-        path: the database file, or ":memory:".
+        place: the database; as text a file, or ":memory:".
         registry: functions of the user's; None: no worker, nothing is executed.
         user_loop: where `async def` functions run; None: a thread with a loop of their own.
         focus: drive only runs that this engine starts, and those of `carry_on`.
@@ -88,11 +80,12 @@ class Engine:
 
     commands: Commands
     reads: Reads
+    core: Core
     now: Callable[[], int]
 
     def __init__(  # noqa: PLR0913 - each is a choice of the caller's, by keyword
         self,
-        path: Path | str,
+        place: Database | Path | str,
         *,
         registry: Registry | None = None,
         user_loop: asyncio.AbstractEventLoop | None = None,
@@ -108,7 +101,7 @@ class Engine:
         stage: Stage | None = None,
     ) -> None:
         self._stage = stage
-        self._path = str(path)
+        self._database = place if isinstance(place, Database) else _database(place)
         self._registry = registry
         self._user_loop = user_loop
         self._focus = Focus(frozenset(carry_on) if focus else None)
@@ -128,6 +121,7 @@ class Engine:
         self._told = False
         self._worker: _Worker | None = None
         self._kept: Kept | None = None
+        self._opened: Opened
 
     # -- from any thread ------------------------------------------------------------------------------------------
 
@@ -169,12 +163,18 @@ class Engine:
 
     @property
     def place(self) -> str:
-        """The database: an absolute path, or ":memory:"."""
-        return self._path if self._path == MEMORY else str(Path(self._path).absolute())
+        """The database: an absolute path, ":memory:", or a URL without its password."""
+        path = self._database.path
+        return str(self._database) if path is None else str(path.absolute())
 
     def file_trouble(self) -> str | None:
         """Why nothing more is kept (its file is gone or another), in words; None: it is kept."""
         return None if self._kept is None else self._kept.trouble()
+
+    async def readiness(self) -> Readiness:
+        """How it stands, beside what a read of the store shows."""
+        why, found = self.file_trouble(), await readiness_of(self.core, self._opened)
+        return found if why is None else replace(found, troubles=(why, *found.troubles))
 
     def call(self, coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
         """Run a coroutine on the engine's loop. Fails with Unavailable when the engine ends before it does."""
@@ -202,60 +202,49 @@ class Engine:
 
     async def _live(self, begun: Future[None]) -> None:
         stage = self._stage
-        clock = SystemClock() if stage is None else stage.clock
-        self.now = clock.now
-        ids, dice = Uuid7Ids(), SystemDice(None if stage is None else stage.seed)
-        sqlite = open_engine(self._path, clock, before_commit=self._before_commit)
-        self._kept = None if self._path == MEMORY else Kept(self._path)
+        opened = await open_database(
+            self._database,
+            clock=None if stage is None else stage.clock,
+            before_commit=self._before_commit,
+            name="tenuto engine",
+        )
+        self._opened = opened
+        self.now = opened.clock.now
+        path = self._database.path
+        self._kept = None if path is None else Kept(path)
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         if self._told:
             self._begin_stop()  # by somebody who found no loop to tell
         try:
-            setting = Setting(
-                clock=clock,
-                ids=ids,
-                dice=dice,
-                incarnation=ids.worker_id("engine"),
+            core = assemble(
+                opened,
                 lease_us=self._lease_us,
                 focus=self._focus,
+                dice=SystemDice(None if stage is None else stage.seed),
             )
-            store, self.reads = SqlStore(sqlite), SqlReads(sqlite)
-            seats = Seats()
-            recovery = Recovery(store, seats, setting)
-            timers = Timers(store, recovery, setting)
-            coordinator = Coordinator(
-                store, Graphs(self.reads), CelEvaluator, setting, seats=seats, on_due=timers.hint
-            )
-            recovery.coordinator = timers.coordinator = coordinator
-            gateway = Gateway(coordinator, store, seats, setting, on_due=timers.hint)
-            self.commands = Commands(coordinator, Mailbox(store, ids=ids, on_post=timers.hint))
-            begin = _Begin(self._begin(coordinator, gateway, recovery, begun, sqlite.held()))
+            self.reads, self.commands, self.core = core.reads, core.commands, core
+            begin = _Begin(self._begin(core, begun, opened.held))
             if stage is not None and self._worker is not None:
                 stage.enter(
                     Parts(
-                        database=sqlite,
-                        store=store,
-                        timers=timers,
+                        database=cast("SqliteEngine", opened.engine),
+                        store=core.store,
+                        timers=core.timers,
                         runner=self._worker.runner,
                         learn=partial(self._worker.learn, self._loop),
                     )
                 )
             more = self._services(self) if self._services is not None else ()
-            await self._serve(coordinator, [coordinator, timers, gateway, begin, *more])
+            await self._serve(core.coordinator, [*core.services, begin, *more])
         finally:
-            await sqlite.close()
+            await opened.engine.close()
 
     def _begin(
-        self,
-        coordinator: Coordinator,
-        gateway: Gateway,
-        recovery: Recovery,
-        begun: Future[None],
-        held: Sequence[int],
+        self, core: Core, begun: Future[None], held: Sequence[int]
     ) -> Callable[[asyncio.Event], Coroutine[Any, Any, None]]:
         """The last service: recovers, says that the engine is up, and works."""
-        setting = coordinator.setting
+        setting = core.setting
         if self._registry is not None:
             info = WorkerInfo(
                 id=setting.ids.worker_id("embedded"),
@@ -275,14 +264,12 @@ class Engine:
             )
             languages = Languages(self._languages, draw=setting.dice.draw, held=held)
             self._worker = _Worker(
-                self._registry, user, languages, notebook, gateway, setting, info, self._stage
+                self._registry, user, languages, notebook, core.gateway, setting, info, self._stage
             )
-            recovery.holds = self._worker.runner.holds
+            core.recovery.holds = self._worker.runner.holds
 
         async def run(stopping: asyncio.Event) -> None:
-            await _follow_children(self.reads, setting.focus)
-            await recovery.sweep()
-            await _learn_queues(self.reads, coordinator.graphs)
+            await core.begin()
             self._ended = None
             begun.set_result(None)
             if self._worker is not None:
@@ -421,49 +408,8 @@ def _names(registry: Registry, stage: Stage | None) -> tuple[str, ...]:
     return names if stage is None else tuple(dict.fromkeys((*names, *stage.names())))
 
 
-async def _learn_queues(reads: Reads, graphs: Graphs) -> None:
-    """Bring in the graphs of unfinished runs, so that the worker knows the queues on which their tasks wait."""
-    before: RunId | None = None
-    seen: set[str] = set()
-    while True:
-        page = await reads.list_runs(RunFilter(states=_UNFINISHED, before=before, limit=_PAGE))
-        seen |= {row.definition for row in page}
-        if len(page) < _PAGE:
-            break
-        before = page[-1].run_id
-    await graphs.fetch(sorted(seen))
-    if graphs.computes_queues:
-        await _see_queues(reads, graphs)
-
-
-async def _see_queues(reads: Reads, graphs: Graphs) -> None:
-    """Queues that no graph names: those of waiting tasks."""
-    before: tuple[RunId, Place] | None = None
-    while True:
-        wanted = TaskFilter(states=(TaskState.PENDING.value,), before=before, limit=_PAGE)
-        page = await reads.list_tasks(wanted)
-        for row in page:
-            graphs.see_queue(row.task.queue)
-        if len(page) < _PAGE:
-            return
-        before = page[-1].run_id, page[-1].task.place
-
-
-async def _follow_children(reads: Reads, focus: Focus) -> None:
-    """Whoever drives a run drives the runs that it has called, and theirs."""
-    parents = list(focus.runs() or ())
-    while parents:
-        parent = parents.pop()
-        before: RunId | None = None
-        while True:
-            wanted = RunFilter(parent=parent, states=_UNFINISHED, before=before, limit=_PAGE)
-            page = await reads.list_runs(wanted)
-            for row in page:
-                focus.add(row.run_id)
-                parents.append(row.run_id)
-            if len(page) < _PAGE:
-                break
-            before = page[-1].run_id
+def _database(place: Path | str) -> Database:
+    return Database() if place == MEMORY else Database(Path(place))
 
 
 def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:

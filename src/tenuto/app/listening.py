@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from pathlib import Path
+from typing import Any
 
 from tenuto.model.errors import Conflict, InvalidInput
 
@@ -18,22 +20,28 @@ def bind(port: int, *, host: str = HOST, option: str = "--port") -> socket.socke
 
     Raises:
         Conflict: the port is taken; says by whom, and which one is free.
-        InvalidInput: this process may not have it.
+        InvalidInput: this process may not have it, or the host is not here.
     """
+    family, where = _resolved(host, port, option)
     # Named as TCP, or asyncio would leave Nagle's algorithm on: 40 ms for each answer.
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     # A port whose last server has just gone is free; one with a server on it is not.
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound.bind((host, port))
+        bound.bind(where)
         bound.listen(BACKLOG)
     except PermissionError:
         bound.close()
         raise InvalidInput(
             f"port {port} is for administrators; take one above 1023", path=option
         ) from None
-    except OSError:
+    except OSError as error:
         bound.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise InvalidInput(
+                f"{host} is no address of this machine; take 127.0.0.1, or 0.0.0.0 for all it has",
+                path=option.replace("port", "host"),
+            ) from None
         owner = holder_of(port)
         by = f" by {owner}" if owner else ""
         free = next_free(port + 1, host)
@@ -43,13 +51,26 @@ def bind(port: int, *, host: str = HOST, option: str = "--port") -> socket.socke
     return bound
 
 
+def _resolved(host: str, port: int, option: str) -> tuple[int, Any]:
+    """The family and the address of a host's port."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise InvalidInput(
+            f"{host} cannot be looked up: {error.strerror}", path=option.replace("port", "host")
+        ) from None
+    family, _, _, _, where = found[0]
+    return family, where
+
+
 def next_free(port: int, host: str = HOST) -> int | None:
     """The first free port from here on, of the next few."""
     for candidate in range(port, min(port + _TRIES, 65_536)):
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
+        family, where = _resolved(host, candidate, "--host")
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                trial.bind((host, candidate))
+                trial.bind(where)
             except OSError:
                 continue
             return candidate

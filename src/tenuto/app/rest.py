@@ -1,8 +1,8 @@
-"""REST over the embedded engine: the backend that `api` asks for, and the server on the engine's own loop.
+"""REST over an engine, embedded or of a cluster: the backend that `api` asks for, and the server on the engine's loop.
 
 The server parses requests and streams answers on the engine's loop, next to the commands; what has to be worked out for
 reading (a report of a large run, a picture) is done by `Desk`, on a thread with a loop of its own, so that no reader
-holds up leases. Compiling and checking inputs use the loop's pool.
+holds up leases; a row or two are read right here. Compiling and checking inputs use the loop's pool.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -22,23 +22,22 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from tenuto.adapters.local.clock import SystemClock
 from tenuto.adapters.local.ids import Uuid7Ids
 from tenuto.api.app import App, make_app
-from tenuto.api.backend import About
+from tenuto.api.backend import About, Readiness
 from tenuto.api.held import beside
 from tenuto.api.limits import Limits
 from tenuto.api.page import Page
 from tenuto.api.problems import MEDIA_TYPE, Problem
 from tenuto.app.definitions import load_definition
+from tenuto.app.loops import loop_factory
 from tenuto.coordinator.commands import Commands
 from tenuto.dsl.compile import Loaded
 from tenuto.model.version import VERSION
+from tenuto.ports.access import Authorize
+from tenuto.ports.reads import Reads
 from tenuto.runtime.logging import get_logger
 from tenuto.views.answers import Answers
 
-if TYPE_CHECKING:
-    from tenuto.app.embedded import Engine
-
 GRACE_S = 2
-"""How long requests under way may take once the server stops; streams and waits end at once."""
 KEEP_ALIVE_S = 30
 BACKLOG = 2_048
 HEAD_MAX = 65_536
@@ -53,7 +52,7 @@ class Desk:
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
-        self._loop = asyncio.new_event_loop()
+        self._loop = (loop_factory() or asyncio.new_event_loop)()
         self._thread = threading.Thread(target=self._main, name="tenuto-reading", daemon=True)
 
     def start(self) -> None:
@@ -87,41 +86,77 @@ async def _awaited(verb: Callable[[Answers], Awaitable[T]], answers: Answers) ->
     return await verb(answers)
 
 
-class EngineBackend:
-    """The `Backend` of an embedded engine. Used on the engine's loop."""
+class Served(Protocol):
+    """What is served: an engine of either shape."""
 
-    def __init__(self, engine: Engine, *, database: str, environment: Mapping[str, str]) -> None:
-        self._engine = engine
+    @property
+    def commands(self) -> Commands: ...
+    @property
+    def reads(self) -> Reads: ...
+    @property
+    def place(self) -> str:
+        """The database, as people may see it."""
+        ...
+
+    async def readiness(self) -> Readiness:
+        """How it stands, beside what a read of the store shows."""
+        ...
+
+
+class EngineBackend:
+    """The `Backend` of an engine. Used on the engine's loop.
+
+    Args:
+        served: the engine.
+        database: as commands must name it; empty for the one that they use anyway.
+        environment: where `TENUTO_VAR_<NAME>` is looked up.
+        is_open: who reaches it may know the database's place.
+    """
+
+    def __init__(
+        self,
+        served: Served,
+        *,
+        database: str,
+        environment: Mapping[str, str],
+        is_open: bool = True,
+    ) -> None:
+        self._served = served
         self._ids = Uuid7Ids()
         self._clock = SystemClock()
         self.environment = environment
+        place = served.place
         self.about = About(
             version=VERSION,
-            database=engine.place,
+            database=place,
+            kind=place if is_open else place.partition(":")[0],
             pid=os.getpid(),
             started_at=self._clock.now(),
         )
-        self.desk = Desk(
-            Answers(
-                reads=engine.reads,
-                now=self._clock.now,
-                database=database,
-                engine=str(os.getpid()),
-            )
+        self._answers = Answers(
+            reads=served.reads,
+            now=self._clock.now,
+            database=database,
+            engine=str(os.getpid()),
         )
+        self.desk = Desk(self._answers)
 
     @property
     def commands(self) -> Commands:
         """The engine's."""
-        return self._engine.commands
+        return self._served.commands
 
-    def trouble(self) -> str | None:
-        """Whether its file is still there."""
-        return self._engine.file_trouble()
+    async def readiness(self) -> Readiness:
+        """The engine's."""
+        return await self._served.readiness()
 
     async def read(self, verb: Callable[[Answers], Awaitable[T]]) -> T:
         """See `Desk`."""
         return await self.desk.read(verb)
+
+    async def glance(self, verb: Callable[[Answers], Awaitable[T]]) -> T:
+        """On the engine's loop."""
+        return await verb(self._answers)
 
     async def compile(self, text: str | bytes, file: str) -> Loaded:
         """In the loop's pool."""
@@ -140,13 +175,15 @@ class RestService:
         environment: where `TENUTO_VAR_<NAME>` is looked up.
         listening: called on the engine's loop once requests are answered.
         after: no request is answered before this is set; callers wait. None: at once.
+        authorize: what a token grants; None: nobody is asked for one.
+        grace_s: how long requests under way may take once the server stops; streams and waits end at once.
     """
 
     name = "rest"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a choice of the caller's, by keyword
         self,
-        engine: Engine,
+        engine: Served,
         bound: socket.socket,
         *,
         database: str,
@@ -155,6 +192,8 @@ class RestService:
         environment: Mapping[str, str] | None = None,
         listening: Callable[[], None] = lambda: None,
         after: asyncio.Event | None = None,
+        authorize: Authorize | None = None,
+        grace_s: int = GRACE_S,
     ) -> None:
         self.app: App | None = None
         self._engine = engine
@@ -165,17 +204,25 @@ class RestService:
         self._environment = os.environ if environment is None else environment
         self._listening = listening
         self._after = after
+        self._authorize = authorize
+        self._grace_s = grace_s
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Serve until told to stop; requests under way have `GRACE_S` then."""
+        """Serve until told to stop; requests under way have their grace then."""
         if self._after is not None and not await _first(self._after, stopping):
             self._socket.close()
             return
+        guarded = self._authorize is not None
         backend = EngineBackend(
-            self._engine, database=self._database, environment=self._environment
+            self._engine,
+            database=self._database,
+            environment=self._environment,
+            is_open=not guarded,
         )
-        app = self.app = make_app(backend, limits=self._limits, page=self._page)
-        server = _Server(app, stopping, self._listening, app.stop_held)
+        app = self.app = make_app(
+            backend, limits=self._limits, page=self._page, authorize=self._authorize
+        )
+        server = _Server(app, stopping, self._listening, app.stop_held, self._grace_s)
         _adopt_logs()
         backend.desk.start()
         try:
@@ -205,6 +252,7 @@ class _Server(uvicorn.Server):
         stopping: asyncio.Event,
         listening: Callable[[], None],
         end_held: Callable[[], None],
+        grace_s: int,
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -220,7 +268,7 @@ class _Server(uvicorn.Server):
                 proxy_headers=False,
                 backlog=BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_S,
-                timeout_graceful_shutdown=GRACE_S,
+                timeout_graceful_shutdown=grace_s,
             )
         )
         self._stopping = stopping

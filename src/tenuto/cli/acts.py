@@ -269,7 +269,7 @@ def _ask(
     from tenuto.app.embedded import Engine
 
     run_id: RunId = ask(door, _finder(text), output="json")
-    engine = Engine(door.database.place, focus=True)
+    engine = Engine(door.database, focus=True)
     engine.start()
     try:
         more = (engine,) if with_engine else ()
@@ -285,6 +285,8 @@ def _say_next(door: Door, run_id: str, *, told: bool) -> None:
         note(f"watch it with:\n  tenuto run watch {short_id(run_id)}{driver.words}")
     if isinstance(changing(door), File):
         assert isinstance(door, File)
+        if door.database.is_postgres:
+            return  # its servers drive it
         database = str(door.database) if door.named else ""
         note(f"no engine drives it; carry it on with:\n  {go_on_command(run_id, database)}")
 

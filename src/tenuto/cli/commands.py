@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from tenuto.cli.groups import deploy, events, tasks, workers, workflows
+from tenuto.cli.operating import databases, server, tokens
 from tenuto.cli.options import (
     HELP,
     Database,
@@ -57,6 +58,8 @@ app.add_typer(workflows, name="workflow")
 app.add_typer(events, name="event")
 app.add_typer(tasks, name="task")
 app.add_typer(workers, name="worker")
+app.add_typer(databases, name="db")
+app.add_typer(tokens, name="token")
 app.add_typer(config, name="config")
 
 
@@ -78,6 +81,13 @@ def tenuto(
     """Workflows in YAML, carried to their end without losing a step."""
 
 
+app.command(
+    "server",
+    epilog=examples(
+        "tenuto server --database postgresql://tenuto@localhost/tenuto",
+        "tenuto server --host 0.0.0.0 --grpc-host 0.0.0.0",
+    ),
+)(server)
 app.command("deploy", epilog=examples("tenuto deploy order.yaml"))(deploy)
 
 
@@ -195,7 +205,7 @@ def doctor(
         typer.Option("--output", "-o", metavar="text|json", help="How to print the checks."),
     ] = Verdict.TEXT,
 ) -> None:
-    """Look for trouble: Python, SQLite, disk, database. Says what to do about it."""
+    """Look for trouble, on this machine and in a cluster. Says what to do about it."""
     from tenuto.cli.doctor import examine
 
     raise typer.Exit(examine(database, as_json=output is Verdict.JSON))
@@ -244,10 +254,14 @@ def completion(
 def language_server(
     listen: Annotated[
         str,
-        typer.Option("--listen", metavar="HOST:PORT", help="A loopback address; port 0: any."),
+        typer.Option(
+            "--listen",
+            metavar="HOST:PORT",
+            help="Port 0: any. Beyond loopback: with TENUTO_AUTH_SECRET.",
+        ),
     ] = "127.0.0.1:50061",
 ) -> None:
-    """Run the code of `code` nodes. For engines that set `languages.server` to this address."""
+    """Run the code of `code` nodes. For engines and workers that set `languages.server` to this address."""
     from tenuto.cli.languages import serve_languages
 
     raise typer.Exit(serve_languages(listen))

@@ -31,28 +31,67 @@ PRINTED = "tenuto.code"
 _USERS = ("tenuto.task", PRINTED)
 """Loggers whose lines are the user's: as they are, and as often as they come."""
 _WORDS = {
+    "app_not_loaded": "the app cannot be loaded any more",
+    "app_not_reloaded": "the app cannot be loaded anew, so the old one works on",
+    "app_reloaded": "the app was loaded anew",
+    "attempt_failed": "failed",
     "attempt_waits_for_earlier_one": "an attempt waits until the one before has ended",
+    "call_failed": "a worker's call failed inside, which is a bug",
     "changes_not_told": "pages and watchers were not told what changed",
     "child_died": "a task's process died",
     "child_makes_no_sense": "a task's process sent what makes no sense, and was killed",
     "children_crashed": "the keeper of task processes crashed",
     "children_left_behind": "task processes were left behind",
+    "clock_set_back": "the clock of the database was set back",
+    "database_away": "the database cannot be used",
+    "database_back": "the database is there again",
+    "database_noted": "about the database",
+    "database_replaced": "another database answers",
+    "dispatch_failed": "dispatch by Redis failed inside, which is a bug",
     "engine_crashed": "the engine crashed",
     "executor_failed": "an attempt could not be carried out",
     "exit_in_user_task_ignored": "a task tried to end the process, which goes on",
+    "gateway_available": "the engine is there again",
     "gateway_unavailable": "the engine is unavailable just now; trying again",
     "http_server_said": "the HTTP server says",
     "idle_child_died": "an idle process for tasks died",
+    "language_server_away": "no language server answers; code nodes wait for it, up to 30 s each",
+    "language_server_back": "the language server is there again",
+    "job_failed": "a job of the database failed inside, which is a bug",
     "language_server_died": "the server that runs code died; the next code starts another",
     "lease_ran_out": "its lease ran out, so the engine may have started it again",
     "leases_left_to_recovery": "attempts under way are left to the next engine",
+    "loop_failed": "a part of the server failed inside, which is a bug; it tries again",
+    "news_lost": "nothing is heard of other servers, which costs up to a second",
+    "partitions_delayed": "partitions are made later",
+    "partitions_made": "partitions were made",
+    "partitions_not_made": "partitions cannot be made",
+    "protocol_broken": "a worker does not keep to the protocol, and was sent away",
+    "redis_in_use": "tasks go by Redis",
+    "redis_may_lose_streams": "Redis may lose what it is given, which costs time",
+    "redis_not_used": "Redis cannot be used",
     "request_failed": "a request failed",
     "run_quarantined": "a run is quarantined, and goes on once it is resumed",
+    "secrets_not_read": "the secrets cannot be read anew",
+    "secrets_read": "the secrets were read anew",
+    "server_connected": "connected",
+    "server_left": "the server asks to go elsewhere",
+    "server_lost": "no connection to a server; trying again",
+    "server_unreachable": "still no connection to a server",
+    "serving": "serving",
     "slow_client_dropped": "a client that read too slowly was dropped",
+    "stopped": "stopped",
+    "stopping": "stopping",
+    "stream_failed": "a worker's stream failed inside, which is a bug",
     "task_missing": "a task is missing",
+    "task_process_died": "a task process died, and what it was doing is handed out again",
     "work_could_not_be_stopped": "a task does not stop: its thread goes on, unheeded",
+    "worker_connected": "a worker has come",
+    "worker_gone": "a worker has gone",
     "worker_left_unnoticed": "the worker could not say that it leaves; its attempts are handed out again later",
     "worker_not_registered": "the engine could not be told which tasks there are; trying again",
+    "worker_refused": "a worker was refused",
+    "workers_served": "workers are let in",
 }
 """Events of the engine's log -> what they say to people."""
 
@@ -261,6 +300,40 @@ class Trouble(logging.Handler):
             self._console.print(Text(line, style=style))
 
 
+class Lines(logging.Handler):
+    """Shows all that a server or a worker logs, a line each, as long as it runs."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def install(self, level: str, *, as_json: bool) -> None:
+        """Take over the engine's logger from `level` on. With `as_json` each line is one JSON object."""
+        from tenuto.runtime.logging import configure
+
+        configure(as_json=True, level=level)
+        if not as_json:
+            logging.getLogger("tenuto").handlers[:] = [self]
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line, and below it what has several."""
+        fields = dict(getattr(record, "tenuto", None) or {"event": record.getMessage()})
+        below = [str(line) for line in fields.pop("last_lines", ())]
+        if record.name == PRINTED:
+            fields["event"] = fields.pop("text", "")
+        else:
+            first, *more = str(fields.get("reason", "")).splitlines() or [""]
+            if more:
+                fields["reason"], below = first, [*more, *below]
+            put_in_words(fields)
+        if below:
+            fields["exception"] = "\n".join([*below, str(fields.get("exception", ""))])
+        style = "yellow" if record.levelno >= logging.WARNING else ""
+        at = strftime("%H:%M:%S", localtime(record.created))
+        for line in log_lines(fields, at, with_run=True):
+            self._console.print(Text(line, style=style))
+
+
 def put_in_words(fields: dict[str, object]) -> None:
     """Say an event of the engine's in words, with its reason behind a colon. JSON keeps the event's name."""
     words = _WORDS.get(str(fields.get("event")))
@@ -269,17 +342,22 @@ def put_in_words(fields: dict[str, object]) -> None:
         fields["event"] = words if reason is None else f"{words}: {reason}"
 
 
-def log_lines(fields: dict[str, object], at: str) -> list[str]:
-    """A log event for people: when, which attempt, what, then `name=value`; a traceback below it."""
+def log_lines(fields: dict[str, object], at: str, *, with_run: bool = False) -> list[str]:
+    """A log event for people: when, which attempt, what, then `name=value`; a traceback below it. `with_run`: there
+    are other runs beside it.
+    """
     trouble = str(fields.pop("exception", "")).splitlines()
     level, task = fields.pop("level", ""), str(fields.pop("task_id", ""))
     words = [at]
     if task:
-        fields.pop("run_id", None)
+        run = fields.pop("run_id", None) or task.partition("/")[0]
         attempt = fields.pop("attempt", 1)
         words.append(label_of(task.partition("/")[2]))
         if attempt != 1:
             words.append(f"(attempt {attempt})")
+        if with_run:
+            words[-1] += ":"
+            fields["run"] = run
     if level in ("warning", "error", "critical"):
         words.append(f"{level}:")
     words.append(str(fields.pop("event", "")))

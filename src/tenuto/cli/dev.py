@@ -215,7 +215,7 @@ class _Dev:
         told = False
         while interrupts.code is None:
             self._engine = Engine(
-                self.database.place,
+                self.database,
                 registry=self.registry,
                 slots=worker.slots,
                 threads=worker.threads,

@@ -16,14 +16,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from urllib.parse import quote
 
+from tenuto.cli.checks import Check, Grade, of_cluster, print_checks
 from tenuto.cli.console import say
 from tenuto.model.errors import TenutoError
 from tenuto.settings import Database, Settings, load, parse_database
@@ -41,35 +41,18 @@ NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs"}
 _DEFINITION = 'name: probe\nnodes:\n  a: {type: set, values: {two: "${1 + 1}"}}\n'
 
 
-class Grade(StrEnum):
-    """How a check went."""
-
-    OK = "ok"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing looked at. `cure` is empty where nothing needs to be done."""
-
-    name: str
-    grade: Grade
-    found: str
-    cure: str = ""
-
-
 def examine(url: str | None, *, as_json: bool) -> int:
     """Run all checks and print them. Exit code 1 when one is an error."""
-    checks = [check_settings(load()), *check_all(parse_database(url))]
+    settings, database = load(), parse_database(url)
+    checks = [
+        check_settings(settings),
+        *check_all(database),
+        *of_cluster(database, settings),
+    ]
     if as_json:
         say(json.dumps([asdict(check) for check in checks], ensure_ascii=False))
     else:
-        width = max(len(check.name) for check in checks)
-        for check in checks:
-            say(f"{check.grade:<8} {check.name:<{width}}  {check.found}")
-            if check.cure:
-                say(f"{'':<8} {'':<{width}}  → {check.cure}")
+        print_checks(checks)
     return 1 if any(check.grade is Grade.ERROR for check in checks) else 0
 
 

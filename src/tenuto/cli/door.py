@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenuto.cli.console import notes
 from tenuto.cli.look import now_us
-from tenuto.model.errors import Conflict, InvalidInput, NotFound, Unavailable
+from tenuto.model.errors import Conflict, Denied, InvalidInput, NotFound, Unavailable
 from tenuto.sdk.workflows import near_files
 from tenuto.settings import Database, load, parse_database
 from tenuto.views.answers import Answers
@@ -61,7 +61,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A database file.
+    """A database: a file, or PostgreSQL without a server named.
 
     Attributes:
         named: as above.
@@ -82,7 +82,8 @@ class File:
     @property
     def is_missing(self) -> bool:
         """Whether there is nothing to read."""
-        return self.database.path is None or not self.database.path.exists()
+        path = self.database.path
+        return not self.database.is_postgres and (path is None or not path.exists())
 
 
 Door = Server | File
@@ -125,14 +126,15 @@ def ask(
             _say(output, f"{error.why}; reading {door.database}")
     elif not door.named:
         _say(output, _introduction(door))
-    from tenuto.app.files import read_only
+    return asyncio.run(_ask_file(door, verb))
 
-    assert door.database.path is not None
+
+async def _ask_file(door: File, verb: Callable[[Source], Coroutine[Any, Any, _T]]) -> _T:
+    from tenuto.app.database import reading
+
     shown = str(door.database) if door.named else ""
-    with read_only(door.database.path) as opened:
-        return asyncio.run(
-            verb(Answers(reads=opened.reads, now=now_us, database=shown, engine=door.pid))
-        )
+    async with reading(door.database) as reads:
+        return await verb(Answers(reads=reads, now=now_us, database=shown, engine=door.pid))
 
 
 class _Silent(Exception):
@@ -146,13 +148,26 @@ class _Silent(Exception):
 async def _ask_server(door: Server, verb: Callable[[Source], Coroutine[Any, Any, _T]]) -> _T:
     from tenuto.sdk.remote import Remote
 
-    async with Remote(door.url) as remote:
+    async with Remote(door.url, token=_token(door)) as remote:
         try:
             return await verb(remote)
+        except Denied as error:
+            if door.guessed:  # nobody named it, so it is shown no token
+                raise Denied(
+                    f"{door.url} wants a token; name it to show one: --url {door.url}"
+                ) from None
+            raise error from None
         except Unavailable as error:
             if remote.version:
                 raise
             raise _Silent(error) from None
+
+
+def _token(door: Server) -> Callable[[], str | None] | None:
+    """What the server is shown; nothing where only a port was found open."""
+    from tenuto.app.access import token_of
+
+    return None if door.guessed else token_of(load().auth)
 
 
 def ask_server(door: Server, verb: Callable[[Remote], Coroutine[Any, Any, _T]]) -> _T:
@@ -185,6 +200,11 @@ def server_for(door: Door, start: str, *, instead: str = "") -> Server:
         return door
     if door.url:
         return Server(door.url)
+    if door.database.is_postgres:
+        raise Unavailable(
+            f"this needs a server of {door.database}; name one with --url or TENUTO_URL, or start one "
+            "with `tenuto server` (with `tenuto dev`, if this machine is to do it all)"
+        )
     start += door.words
     if door.pid is not None:
         raise Unavailable(
@@ -247,6 +267,8 @@ def _file(database: Database, *, named: bool) -> File:
     from tenuto.app.files import driver_of, is_returning
 
     returned = False
+    if database.is_postgres:
+        return File(database, named, "")  # who else works on it is not known
     if database.path is None or not database.path.exists():
         return File(database, named)
     try:
@@ -279,7 +301,10 @@ def _answers_at(url: str) -> bool:
     async def health() -> bool:
         async with Remote(url, timeout_s=PROBE_S) as remote:
             with suppress(Unavailable):
-                await remote.health()
+                try:
+                    await remote.health()
+                except Denied:
+                    return True
             return bool(remote.version)
 
     return asyncio.run(health())

@@ -78,6 +78,7 @@ class Wanted:
     sets: tuple[str, ...] = ()
     vars: tuple[str, ...] = ()
     key: str | None = None
+    priority: int | None = None
     database: str | None = None
     carry_on: str | None = None
     output: str = "table"
@@ -93,6 +94,7 @@ class Start:
     input: str
     vars: str
     key: str | None
+    priority: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,7 @@ def _check_carry_on(wanted: Wanted) -> None:
         (wanted.sets, "--set"),
         (wanted.vars, "--var"),
         (wanted.key is not None, "--key"),
+        (wanted.priority is not None, "--priority"),
     ):
         if given:
             raise InvalidInput("a run that is carried on has its own already", path=option)
@@ -189,6 +192,7 @@ def _check(wanted: Wanted) -> Start:
         input=checked,
         vars=apply_vars(workflow.vars, read_vars(wanted.vars), os.environ),
         key=None if wanted.key is None else check_word(wanted.key, "--key"),
+        priority=wanted.priority or 0,
     )
 
 
@@ -225,7 +229,7 @@ class _Session:
             self._note.print("interrupted; nothing was started")
             assert self._interrupts.code is not None
             return self._interrupts.code
-        if self._interrupts.code is not None and self._database.path is not None:
+        if self._interrupts.code is not None and self._is_kept:
             run_id = report.run_id
             report = read(self._database, lambda reads: self._last_look(reads, run_id))
         self._screen.tell(report)
@@ -236,11 +240,16 @@ class _Session:
             raise InvariantViolated(f"run {report.run_id} is quarantined: {report.quarantine}")
         return 0 if report.state == RunState.SUCCESS else 1
 
+    @property
+    def _is_kept(self) -> bool:
+        """Whether what was written can be read again."""
+        return self._database.path is not None or self._database.is_postgres
+
     def _find_carried(self, start: Start | None) -> RunId | None:
         """The run that exists already: named by --carry-on, or holding the --key."""
         carried = None
         path = self._database.path
-        if path is not None and path.exists():
+        if self._database.is_postgres or (path is not None and path.exists()):
             if start is None or start.key is not None:
                 carried = read(self._database, lambda reads: self._carried(reads, start))
         elif start is None:
@@ -330,7 +339,7 @@ class _Session:
         began.
         """
         self._engine = Engine(
-            self._database.place,
+            self._database,
             registry=self._tasks.registry,
             focus=True,
             carry_on=() if carried is None else (carried,),
@@ -369,6 +378,7 @@ class _Session:
             input=start.input,
             vars=start.vars,
             key=start.key,
+            priority=start.priority,
         )
         [started] = await self._engine.commands.start([request])
         return started.run_id

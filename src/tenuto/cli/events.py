@@ -36,7 +36,7 @@ def send_event(
     """Store the message; the oldest wait for (name, key) takes it now or when it opens."""
     if not name:
         raise InvalidInput("is empty", path="NAME")
-    if isinstance(door, File) and door.database.path is None:
+    if isinstance(door, File) and door.database.path is None and not door.database.is_postgres:
         raise InvalidInput("an event needs a file that another process can open", path="database")
     for word, what in ((name, "NAME"), (key, "--key"), (event_id or "", "--id")):
         check_word(word, what)
@@ -54,7 +54,7 @@ def send_event(
 
         awaited, is_new = ask_server(door, both)
     else:
-        from tenuto.app.files import post_message
+        from tenuto.app.database import post_message
 
         if door.is_missing:
             raise NotFound(
@@ -62,10 +62,9 @@ def send_event(
                 str(door.database),
                 "run a workflow first, or name the file with --database",
             )
-        assert door.database.path is not None
         awaited = _awaited(door)
         is_new = post_message(
-            door.database.path,
+            door.database,
             event=name,
             key=key,
             payload=text,
@@ -100,7 +99,7 @@ def send_heartbeat(door: Door, name: str, *, key: str) -> int:
     else:
         from tenuto.app.embedded import Engine
 
-        engine = Engine(door.database.place, focus=True)
+        engine = Engine(door.database, focus=True)
         engine.start()
         try:
             waits = engine.call(engine.commands.heartbeat(name, key)).result()

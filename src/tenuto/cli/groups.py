@@ -15,6 +15,7 @@ from tenuto.cli.options import (
     Limit,
     Output,
     Url,
+    WorkerGroup,
     examples,
     group,
     state_option,
@@ -22,7 +23,7 @@ from tenuto.cli.options import (
 
 workflows = group("Deployed workflows and their versions. Look at them, compare, name, delete.")
 tasks = group("Look at tasks, those that are dead above all.")
-workers = group("Look at who executes tasks.")
+workers = group("Execute tasks for a server; look at who does.", WorkerGroup)
 events = group("Send what `wait_for_event` nodes wait for; see who waits.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A workflow's name.")]
@@ -185,7 +186,7 @@ def workflow_delete(
 def task_list(
     state: Annotated[
         list[str] | None,
-        state_option("pending, running, retry, success, dead, cancelled"),
+        state_option("ready, running, retry, success, dead, cancelled"),
     ] = None,
     queue: Annotated[
         str | None,
@@ -211,6 +212,126 @@ def task_list(
             output=output,
         )
     )
+
+
+AppName = Annotated[
+    str | None,
+    typer.Option(
+        "--app",
+        "-A",
+        metavar="MODULE[:NAME]",
+        help="Where your tasks are: module:name or path.py[:name]. Default: the setting app, else app.py here.",
+        show_default=False,
+    ),
+]
+Queues = Annotated[
+    str | None,
+    typer.Option(
+        "--queues",
+        "-Q",
+        metavar="A[,B]",
+        help="Queues to work for; * is every one. Default: worker.queues, else default.",
+        show_default=False,
+    ),
+]
+Servers = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="HOST:PORT[,…]",
+        help="Servers; it is connected to one of them. Default: worker.server, else 127.0.0.1:50051.",
+        show_default=False,
+    ),
+]
+
+
+@workers.command(
+    "start",
+    epilog=examples(
+        "tenuto worker -A shop.tasks:app",
+        "tenuto worker -A app.py --queues default,mail --server db1:50051,db2:50051",
+        "tenuto worker --no-http --no-code --processes 4",
+    ),
+)
+def worker_start(
+    *,
+    app_name: AppName = None,
+    queues: Queues = None,
+    server: Servers = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes",
+            metavar="N",
+            min=1,
+            max=256,
+            help="Processes that run functions. Default: worker.task_processes (not worker.processes: those are for"
+            " tasks with process=True), else one a core.",
+            show_default=False,
+        ),
+    ] = None,
+    slots: Annotated[
+        int | None,
+        typer.Option(
+            "--slots",
+            metavar="N",
+            min=1,
+            max=10_000,
+            help="Tasks at the same time, over all processes. Default: worker.slots, else 50.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name", metavar="NAME", help="For people. Default: the host's.", show_default=False
+        ),
+    ] = None,
+    grace: Annotated[
+        str | None,
+        typer.Option(
+            "--grace",
+            metavar="TIME",
+            help="How long tasks may go on after SIGTERM or Ctrl-C. Default: worker.grace (not worker.drain: that is of"
+            " `dev` and `run`), else 30s.",
+            show_default=False,
+        ),
+    ] = None,
+    http: Annotated[
+        bool, typer.Option("--http/--no-http", help="Whether it runs http nodes.")
+    ] = True,
+    code: Annotated[
+        bool, typer.Option("--code/--no-code", help="Whether it runs code nodes.")
+    ] = True,
+    languages: Annotated[
+        str | None,
+        typer.Option(
+            "--languages",
+            metavar="HOST:PORT|unix:PATH",
+            help="A language server for code nodes. Default: languages.server, else one of its own.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Execute the tasks of an app for servers. Until SIGTERM or Ctrl-C; `tenuto worker` is the same.
+
+    SIGHUP loads the app anew. The token that servers ask for is TENUTO_TOKEN, or the file TENUTO_TOKEN_FILE.
+    """
+    from tenuto.cli.worker import Wanted, work
+
+    wanted = Wanted(
+        app=app_name,
+        queues=queues,
+        server=server,
+        processes=processes,
+        slots=slots,
+        name=name,
+        grace=grace,
+        http=http,
+        code=code,
+        languages=languages,
+    )
+    raise typer.Exit(work(wanted))
 
 
 @workers.command("list", epilog=examples("tenuto worker list"))

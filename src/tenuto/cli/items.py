@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tenuto.cli.console import note, show_table
 from tenuto.cli.door import Door, File, must_exist
-from tenuto.cli.runs import check_states, print_documents, read_list
-from tenuto.cli.tables import items_table, iterations_table
-from tenuto.views.answers import TASK_STATES
+from tenuto.cli.runs import print_documents, read_list, read_task_states
+from tenuto.cli.tables import items_table, iterations_table, task_word
 
 if TYPE_CHECKING:
     from tenuto.cli.door import Source
@@ -27,7 +26,7 @@ def list_items(
     output: str,
 ) -> int:
     """Print the items of a foreach that have begun."""
-    check_states(states, TASK_STATES)
+    states = read_task_states(states)
     if isinstance(door, File):
         must_exist(door, text)
 
@@ -42,7 +41,7 @@ def list_items(
         if more:
             note(f"the first {limit}; --limit shows more, --all shows all")
         return 0
-    kind = f" that is {' or '.join(states)}" if states else " that has begun"
+    kind = f" that is {' or '.join(map(task_word, states))}" if states else " that has begun"
     note(f"{node} has no item{kind}")
     return 0
 

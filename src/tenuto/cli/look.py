@@ -16,12 +16,15 @@ _T = TypeVar("_T")
 
 
 def read(database: Database, ask: Callable[[Reads], Coroutine[Any, Any, _T]]) -> _T:
-    """Ask a file that must exist, read-only; works while an engine has it open."""
-    from tenuto.app.files import read_only
+    """Ask a database that must exist, read-only; works while an engine has it open."""
+    return asyncio.run(_ask(database, ask))
 
-    assert database.path is not None
-    with read_only(database.path) as opened:
-        return asyncio.run(ask(opened.reads))
+
+async def _ask(database: Database, ask: Callable[[Reads], Coroutine[Any, Any, _T]]) -> _T:
+    from tenuto.app.database import reading
+
+    async with reading(database) as reads:
+        return await ask(reads)
 
 
 def now_us() -> int:

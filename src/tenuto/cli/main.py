@@ -1,6 +1,6 @@
 """The `tenuto` command's entry: one line on stderr and an exit code for every error of a user's.
 
-Exit codes: 0 ok, 1 the run failed, 2 usage or invalid definition, 3 not found, 4 conflict, 6
+Exit codes: 0 ok, 1 the run failed, 2 usage or invalid definition, 3 not found, 4 conflict, 5 not allowed, 6
 unavailable, 70 a bug, 130 interrupted. Imports next to nothing before `main` runs, so that Ctrl-C
 is answered properly from the first moment.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import errno
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
@@ -28,7 +29,8 @@ ISSUES = "report it with the lines above, `tenuto version` and the definition"
 
 _MEANT = {
     "serve": "tenuto dev",
-    "server": "tenuto dev",
+    "migrate": "tenuto db upgrade",
+    "login": "tenuto token create",
     "up": "tenuto dev",
     "start": "tenuto run start",
     "list": "tenuto run list",
@@ -41,6 +43,20 @@ _MEANT = {
     "help": "tenuto --help",
 }
 """What people try at first, by habit."""
+
+
+_BOUNDS = (
+    (
+        re.compile(r"Input should be greater than or equal to (\S+?)(?=[.;\s]|$)"),
+        r"give \1 or more",
+    ),
+    (re.compile(r"Input should be less than or equal to (\S+?)(?=[.;\s]|$)"), r"give \1 or less"),
+    (re.compile(r"Input should be greater than (\S+?)(?=[.;\s]|$)"), r"give more than \1"),
+    (re.compile(r"Input should be less than (\S+?)(?=[.;\s]|$)"), r"give less than \1"),
+    (re.compile(r"Input should be a valid integer[^.;]*"), "give a whole number"),
+    (re.compile(r"Input should be a valid number[^.;]*"), "give a number"),
+)
+"""What the library says of a number, in our words."""
 
 
 class _Kept:
@@ -174,6 +190,8 @@ def _usage(error: Exception, arguments: list[str]) -> int:
         return 2
     path = context.command_path if context is not None else _path_of(arguments)
     message = " ".join(message.replace("Value error, ", "").split()).rstrip(".")
+    for said, ours in _BOUNDS:
+        message = said.sub(ours, message)
     for word, meant in _MEANT.items():
         if message.startswith(f"No such command '{word}'") and path == "tenuto":
             message = f"No such command '{word}'. Did you mean `{meant}`?"
@@ -188,15 +206,15 @@ def _path_of(arguments: list[str]) -> str:
     from typer.core import TyperGroup
 
     from tenuto.cli.commands import app
-    from tenuto.cli.options import PLURALS, RunGroup
+    from tenuto.cli.options import PLURALS, RunGroup, WorkerGroup
 
     command, path, words = typer.main.get_command(app), "tenuto", list(arguments)
     while isinstance(command, TyperGroup):
         below = None
         if words:
             below = command.commands.get(PLURALS.get(words[0], words[0]))
-            if below is None and isinstance(command, RunGroup):
-                below = command.commands["FILE"]
+            if below is None and isinstance(command, RunGroup | WorkerGroup):
+                below = command.commands[command.fallback]
         if below is None:
             break
         command, path = below, f"{path} {below.name}"

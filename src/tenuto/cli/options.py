@@ -28,19 +28,14 @@ class Verdict(StrEnum):
 
 HELP = {"help_option_names": ["-h", "--help"]}
 PLURALS = {
-    name + "s": name for name in ("run", "workflow", "task", "worker", "event")
+    name + "s": name for name in ("run", "workflow", "task", "worker", "event", "token")
 }  # what people type; not in any help text
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Begin": ("init", "dev", "run"),
     "Workflows": ("validate", "deploy", "workflow"),
     "Look and act": ("event", "task", "worker"),
-    "This machine": (
-        "doctor",
-        "config",
-        "completion",
-        "language-server",
-        "version",
-    ),
+    "A cluster": ("server", "language-server", "db", "token"),
+    "This machine": ("doctor", "config", "completion", "version"),
 }
 """`tenuto --help` in the order in which people meet it; what is in no group comes at the end of the last."""
 
@@ -79,6 +74,8 @@ class Top(Group):
 class RunGroup(Group):
     """`tenuto run WORD`: a word that names a subcommand is one, anything else is a FILE to run."""
 
+    fallback = "FILE"
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Send everything but a subcommand's name or a call for help to the command `FILE`."""
         known = [*self.commands, "--help", "-h"]
@@ -99,6 +96,18 @@ class RunGroup(Group):
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """Offer the subcommands; for a file's name the shell does it better."""
         return [item for item in super().shell_complete(ctx, incomplete) if item.value != "FILE"]
+
+
+class WorkerGroup(Group):
+    """`tenuto worker`: without a word it starts one."""
+
+    fallback = "start"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Send options alone to the command `start`."""
+        if not args or (args[0].startswith("-") and args[0] not in ("--help", "-h")):
+            args = ["start", *args]
+        return super().parse_args(ctx, args)
 
 
 class FileCommand(TyperCommand):
@@ -154,7 +163,7 @@ Database = Annotated[
     typer.Option(
         "--database",
         metavar="PATH|URL",
-        help="The SQLite file. Default: $TENUTO_DATABASE, else .tenuto/tenuto.db.",
+        help="A SQLite file, or postgresql://… Default: $TENUTO_DATABASE, else .tenuto/tenuto.db.",
         show_default=False,
     ),
 ]
@@ -205,6 +214,17 @@ Key = Annotated[
         "--key",
         metavar="KEY",
         help="Idempotency key: the same key is the same run.",
+        show_default=False,
+    ),
+]
+Priority = Annotated[
+    int | None,
+    typer.Option(
+        "--priority",
+        metavar="N",
+        min=0,
+        max=9,
+        help="Of its tasks whose nodes set none, 0 to 9; higher goes first. Default: 0.",
         show_default=False,
     ),
 ]

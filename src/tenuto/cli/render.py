@@ -65,6 +65,8 @@ _MARKS = {
     "waiting": "…",
     "skipped": "–",
 }
+OWN = "embedded-"
+"""What the name of an engine's own worker begins with."""
 _ORDER = ("running", "interrupted", "retry", "ready", "waiting", "active", "dead")
 """What is shown first where not all nodes fit."""
 
@@ -403,6 +405,8 @@ def _relations(report: Report) -> Iterator[tuple[str, str]]:
         yield "called by", f"run {report.parent[0]}, {clean(label_of(report.parent[1]))}"
     if report.source is not None:
         yield "replays", f"run {report.source}"
+    if report.priority:
+        yield "priority", str(report.priority)
     if report.epoch > 1:
         yield "retried", f"{report.epoch - 1} times" if report.epoch > 2 else "once"
     if report.closing is not None:
@@ -453,8 +457,10 @@ def nodes_table(report: Report) -> Table:
 
 def timeline_view(report: Report) -> RenderableType:
     """Attempts and waits in the order of their start; what a failure said stands below it."""
-    names = ("start", "node", "attempt", "result", "took", "code")
-    rows = [_cells(step, report.created_at) for step in report.timeline]
+    # In one process there is one worker, which says nothing.
+    apart = any(step.worker and not step.worker.startswith(OWN) for step in report.timeline)
+    names = ("start", "node", "attempt", "result", "took", *(["worker"] if apart else []), "code")
+    rows = [_cells(step, report.created_at, apart=apart) for step in report.timeline]
     head, *lines = _lined_up([[Text(name, style="dim") for name in names], *rows], gap=2)
     told = [head]
     for step, line in zip(report.timeline, lines, strict=True):
@@ -465,7 +471,7 @@ def timeline_view(report: Report) -> RenderableType:
     return Group(*told)
 
 
-def _cells(step: Step, origin: int) -> tuple[Text, ...]:
+def _cells(step: Step, origin: int, *, apart: bool) -> tuple[Text, ...]:
     took = (
         format_duration(step.ended_at - step.started_at)
         if step.started_at is not None and step.ended_at is not None and step.what != "run"
@@ -480,6 +486,7 @@ def _cells(step: Step, origin: int) -> tuple[Text, ...]:
         Text(what if step.what != "run" else ""),
         styled(step.result),
         Text(took),
+        *([Text(clean(step.worker))] if apart else []),
         Text(clean(step.code or "")),
     )
 

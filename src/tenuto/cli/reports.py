@@ -50,6 +50,7 @@ def report_of(document: Document, words: str = "") -> Report:
         parent=_parent(document["parent"]),
         source=document["source"],
         epoch=document["epoch"],
+        priority=document.get("priority", 0),  # a server of before has no such key
         compensation=document["compensation"],
         closing=_closing(document["closing"]),
         children=_children(document["children"], words),

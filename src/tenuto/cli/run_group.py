@@ -19,6 +19,7 @@ from tenuto.cli.options import (
     NodeWord,
     Output,
     Printed,
+    Priority,
     Reason,
     RunGroup,
     RunWord,
@@ -63,6 +64,7 @@ def run_file(
     sets: Sets = None,
     vars: Vars = None,
     key: Key = None,
+    priority: Priority = None,
     database: Database = None,
     carry_on: Annotated[
         str | None,
@@ -86,6 +88,7 @@ def run_file(
         sets=tuple(sets or ()),
         vars=tuple(vars or ()),
         key=key,
+        priority=priority,
         database=database,
         carry_on=carry_on,
         output=output,
@@ -121,6 +124,7 @@ def run_start(
     sets: Sets = None,
     vars: Vars = None,
     key: Key = None,
+    priority: Priority = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for its end; 0 or 1 says how.")
     ] = False,
@@ -143,6 +147,7 @@ def run_start(
             sets=tuple(sets or ()),
             vars=tuple(vars or ()),
             key=key,
+            priority=priority,
             wait=wait,
             timeout_s=read_timeout(timeout),
             output=output,

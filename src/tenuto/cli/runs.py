@@ -18,11 +18,11 @@ from tenuto.cli.door import (
     must_exist,
 )
 from tenuto.cli.look import now_us
-from tenuto.cli.render import clean, cures, detail_view, failure_text, styled, value_text
+from tenuto.cli.render import OWN, clean, cures, detail_view, failure_text, styled, value_text
 from tenuto.cli.reports import report_of
-from tenuto.cli.tables import inside_lines, note_line, runs_table
+from tenuto.cli.tables import READY, inside_lines, note_line, runs_table, task_word
 from tenuto.model.errors import InvalidInput, Unavailable
-from tenuto.views.answers import LIMIT_MAX, RUN_STATES, Answers
+from tenuto.views.answers import LIMIT_MAX, RUN_STATES, TASK_STATES, Answers
 from tenuto.views.report import Report, report_json
 
 if TYPE_CHECKING:
@@ -111,6 +111,13 @@ def check_states(given: tuple[str, ...], known: tuple[str, ...]) -> None:
             )
 
 
+def read_task_states(given: tuple[str, ...]) -> tuple[str, ...]:
+    """States of tasks, in the words that lists of them show, as they are stored. Raises InvalidInput."""
+    words = tuple(task_word(each) for each in given)
+    check_states(words, tuple(map(task_word, TASK_STATES)))
+    return tuple("pending" if each == READY else each for each in words)
+
+
 def print_documents(items: list[Document], output: str) -> bool:
     """Print a list as JSON, one value or a line for each; False: people want to see it."""
     if output == "json":
@@ -186,7 +193,9 @@ def print_node(found: Document) -> None:
         code = f": {clean(step['code'])}" if step["code"] else ""
         said = f": {clean(step['message'])}" if step["message"] else ""
         what = step["what"] if step["attempt"] is None else f"attempt {step['attempt']}"
-        console.print(f"{what} {step['result']}{code}{said}", markup=False)
+        worker = step.get("worker") or OWN
+        at = "" if worker.startswith(OWN) else f" at {clean(worker)}"
+        console.print(f"{what} {step['result']}{at}{code}{said}", markup=False)
     if found["state"] != "dead":  # others came after it
         _print_error(console, "last failed attempt", found["error"])
     for each in found["notes"]:

@@ -38,6 +38,7 @@ def start_run(
     sets: Sequence[str],
     vars: Sequence[str],
     key: str | None,
+    priority: int | None = None,
     wait: bool,
     timeout_s: float | None,
     output: str,
@@ -74,6 +75,7 @@ def start_run(
             version=stored["version"],
             key=key,
             vars=_overrides(stored["vars"], vars),
+            priority=priority or 0,
         )
         if run.get("deduplicated"):
             note(f"the key {key!r} has its run already")
@@ -83,6 +85,8 @@ def start_run(
 
     run = ask_server(server, start)
     if wait:
+        if output == "table":
+            note(f"run {run['run_id']} {run['state']}")
         return wait_for(server, [run["run_id"]], timeout_s=timeout_s, output=output)
     if output != "table":
         say(json.dumps(run, ensure_ascii=False))
@@ -152,7 +156,18 @@ def _refuse_twins(names: Sequence[str], texts: Sequence[Text]) -> None:
 
 def _next_step(made: Sequence[Document], server: Server) -> None:
     if len(made) == 1 and made[0]["created"]:
-        note(f"start a run with:\n  tenuto run start {quoted(made[0]['name'])}{server.words}")
+        given = "".join(
+            f" --set {quoted(f'{name}=…')}" for name in _needed(made[0]["input_schema"])
+        )
+        name = quoted(made[0]["name"])
+        note(f"start a run with:\n  tenuto run start {name}{given}{server.words}")
+
+
+def _needed(schema: object) -> Sequence[str]:
+    """Fields of the input that a run cannot start without."""
+    if not isinstance(schema, dict):
+        return ()
+    return [str(each) for each in schema.get("required", ())]
 
 
 def _definition(workflow: str) -> Text | None:

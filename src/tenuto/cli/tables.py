@@ -20,6 +20,7 @@ from tenuto.views.timeline import label_of
 Document = Mapping[str, Any]
 PLAN_MAX = 40
 """Nodes of a plan that are listed."""
+READY = "ready"
 _NAME_MAX = 40
 _VALUE_MAX = 200
 
@@ -54,13 +55,16 @@ def parent_text(parent: Document | None) -> str:
 
 def items_table(items: Iterable[Document]) -> Table:
     """Items of a foreach, in order."""
-    table = _table("item", "state", "attempt", "run", "~")
-    for item in items:
+    shown = list(items)
+    called = any(item["child"] is not None for item in shown)
+    table = _table("item", "state", "attempt", *(("run",) if called else ()), "output~")
+    for item in shown:
+        child = "" if item["child"] is None else short_id(item["child"])
         table.add_row(
             str(item["index"]),
-            styled(item["state"]),
-            str(item["attempt"]),
-            "" if item["child"] is None else short_id(item["child"]),
+            styled(task_word(item["state"])),
+            begun_attempt(item),
+            *([child] if called else []),
             _in_one_line(failure_text(item["error"], at_node=True) or _short(item["output"])),
         )
     return table
@@ -68,7 +72,7 @@ def items_table(items: Iterable[Document]) -> Table:
 
 def iterations_table(passes: Iterable[Document]) -> Table:
     """Passes of a node in loops, oldest first."""
-    table = _table("iteration", "state", "attempt", "~")
+    table = _table("iteration", "state", "attempt", "output~")
     for each in passes:
         state = each["state"] or ("success" if each["error"] is None else "dead")
         table.add_row(
@@ -206,6 +210,16 @@ def condition_of(edge: Document) -> str:
     return "; ".join(parts)
 
 
+def begun_attempt(task: Document) -> str:
+    """The attempt that is or was at work; nothing for one that nobody has yet."""
+    return "" if task["attempt"] is None or task["state"] == "pending" else str(task["attempt"])
+
+
+def task_word(state: str) -> str:
+    """A task's state in the word that a run's nodes have for it, too."""
+    return READY if state == "pending" else state
+
+
 def tasks_table(tasks: Iterable[Document]) -> Table:
     """Tasks, those of the newest runs first."""
     table = _table("run", "node~", "task~", "queue~", "state", "attempt", "~")
@@ -216,8 +230,8 @@ def tasks_table(tasks: Iterable[Document]) -> Table:
             _in_one_line(clean(label_of(task["place"]))),
             _in_one_line(clean(task["name"])),
             _in_one_line(clean(task["queue"])),
-            styled(task["state"]),
-            str(task["attempt"]),
+            styled(task_word(task["state"])),
+            begun_attempt(task),
             _in_one_line(trouble or clean(task["worker"] or "")),
         )
     return table
@@ -234,7 +248,7 @@ def workers_table(workers: Iterable[Document], now: int) -> Table:
             _in_one_line("all" if queues == "*" else clean(queues)),
             _in_one_line(clean(", ".join(worker["names"]))),
             clean(worker["version"]),
-            f"{_age(worker['seen_at'], now)} ago",
+            f"{_age(worker['seen_at'], now)} ago" + (", lost" if worker["lost"] else ""),
         )
     return table
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tenuto.cli.console import note, show_table
 from tenuto.cli.door import Door
-from tenuto.cli.runs import check_states, place_of, print_documents, read_list
-from tenuto.cli.tables import tasks_table
-from tenuto.views.answers import TASK_STATES
+from tenuto.cli.runs import place_of, print_documents, read_list, read_task_states
+from tenuto.cli.tables import task_word, tasks_table
 
 if TYPE_CHECKING:
     from tenuto.cli.door import Source
@@ -24,7 +23,7 @@ def list_tasks(
     output: str,
 ) -> int:
     """Print tasks, those of the newest runs first."""
-    check_states(states, TASK_STATES)
+    states = read_task_states(states)
 
     async def pages(source: Source, size: int, cursor: str | None) -> dict[str, Any]:
         return await source.list_tasks(states=states, queue=queue, limit=size, cursor=cursor)
@@ -38,7 +37,7 @@ def list_tasks(
         if more:
             note(f"the first {limit}; --limit shows more, --all shows all")
         return 0
-    kind = f" that are {' or '.join(states)}" if states else ""
+    kind = f" that are {' or '.join(map(task_word, states))}" if states else ""
     where = f" of the queue {queue}" if queue is not None else ""
     note(f"no tasks{where}{kind} in {place_of(door)}")
     return 0

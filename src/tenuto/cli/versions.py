@@ -265,7 +265,7 @@ def delete_version(door: Door, text: str, *, sure: bool, output: str) -> int:
 
     version = ask(door, read, output="json")["version"]
     if not sure:
-        _ask_user(f"delete version {version} of {clean(name)}?")
+        ask_user(f"delete version {version} of {clean(name)}?")
 
     async def by_engine(engine: Engine) -> Document:
         await engine.commands.delete_version(name, version)
@@ -277,7 +277,7 @@ def delete_version(door: Door, text: str, *, sure: bool, output: str) -> int:
     return 0
 
 
-def _ask_user(question: str) -> None:
+def ask_user(question: str) -> None:
     """Raise InvalidInput unless somebody at a terminal says yes."""
     if sys.stdin.isatty() and sys.stderr.isatty():
         sys.stderr.write(f"{question} [y/N] ")
@@ -301,7 +301,7 @@ def _change(
         return ask_server(door, by_remote)
     from tenuto.app.embedded import Engine
 
-    engine = Engine(door.database.place, focus=True)
+    engine = Engine(door.database, focus=True)
     engine.start()
     try:
         return engine.call(by_engine(engine)).result()

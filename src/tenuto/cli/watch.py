@@ -34,6 +34,8 @@ POLL_S = 0.2
 """How often a file is looked at."""
 NEWS_S = 5.0
 """And how often a server is asked where its stream says nothing: ages and due times go on."""
+TELL_S = 5.0
+"""After which somebody who waits is told what for."""
 BLIND_MAX = 10
 """How often in a row a server may fail to show a run whose stream goes on."""
 TIMED_OUT = 124
@@ -88,7 +90,7 @@ def wait_for(door: Door, texts: Sequence[str], *, timeout_s: float | None, outpu
         until = None if timeout_s is None else clock() + timeout_s
         for text in texts:
             left = None if until is None else max(0.0, until - clock())
-            ended.append(await _end_of(source, text, left))
+            ended.append(await _end_of(source, text, left, telling=output == "table"))
         return ended
 
     try:
@@ -115,8 +117,7 @@ def wait_for(door: Door, texts: Sequence[str], *, timeout_s: float | None, outpu
         return 0
     note("the time is up; the runs go on")
     for report in reports:
-        if told := waits_told(report):
-            note(f"run {short_id(report['run_id'])}: {told}")
+        _tell_waits(report)
     return TIMED_OUT
 
 
@@ -161,17 +162,33 @@ async def _tell_notes(
             say(note_line(each) if output == "table" else json.dumps(each, ensure_ascii=False))
 
 
-async def _end_of(source: Source, text: str, left: float | None) -> Document:
+async def _end_of(source: Source, text: str, left: float | None, *, telling: bool) -> Document:
+    """The run at its end, or when the time is up. `telling`: say what it waits for, once that takes a while."""
     if not isinstance(source, Answers):
+        if telling and (left is None or left > TELL_S):
+            early = await source.wait_run(text, TELL_S)
+            if early["state"] in FINAL_RUN_STATES or early["quarantine"] is not None:
+                return early
+            _tell_waits(early)
+            left = None if left is None else left - TELL_S
         return await source.wait_run(text, left)
     report = await source.report(text)
     _say_undriven(report)
+    looks = 0
     with suppress(TimeoutError):
         async with asyncio.timeout(left):
             while not report.is_final and report.quarantine is None:
+                looks += 1
+                if telling and looks == int(TELL_S / POLL_S):
+                    _tell_waits(report_json(report))
                 await asyncio.sleep(POLL_S)
                 report = await source.report(report.run_id)
     return report_json(report)
+
+
+def _tell_waits(report: Document) -> None:
+    if told := waits_told(report):
+        note(f"run {short_id(report['run_id'])}: {told}")
 
 
 def _say_undriven(report: Report) -> None:

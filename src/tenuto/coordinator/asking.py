@@ -93,6 +93,7 @@ class NewStart:
     vars: str
     key: str | None
     namespace: str
+    priority: int = 0
 
 
 class StartWaiting(Starting):
@@ -120,7 +121,7 @@ class StartWaiting(Starting):
         return Beginning(new_run, {INPUT: request.input, VARS: request.vars})
 
     def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled | Wanted:
-        return RunStarted(at=moment.now)
+        return RunStarted(at=moment.now, priority=self.request.priority)
 
     def answer_to(self, rejected: Rejection | None) -> object:
         return self.run_id

@@ -218,7 +218,7 @@ class Batch:
         self._claimed_timers: list[tuple[Place, TimerKind, int]] = []
         self._claimed_waits: dict[tuple[Place, int], None] = {}
         self._claimed_messages: dict[MessageId, None] = {}
-        self._claimed_notices: dict[tuple[NoticeKind, Place, RunId], None] = {}
+        self._claimed_notices: dict[tuple[NoticeKind, Place, RunId, int], None] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -243,6 +243,11 @@ class Batch:
             or self._terminate_children
             or self._tell_children is not None
         )
+
+    @property
+    def posted(self) -> tuple[MessageId, ...]:
+        """The messages that it puts into the mailbox."""
+        return tuple(post.id for post in self._posts)
 
     @property
     def releases(self) -> bool:
@@ -307,8 +312,9 @@ class Batch:
             self.replaced = True
 
     def use_notice(self, notice: NoticeRow) -> None:
-        """The notice is decided, or says nothing any more: it goes with this change."""
-        self._claimed_notices[notice.kind, notice.place, notice.sender] = None
+        """The notice, as loaded, is decided, or says nothing any more: it goes with this change."""
+        claim = (notice.kind, notice.place, notice.sender, notice.sent_at)
+        self._claimed_notices[claim] = None
 
     def tell(self, notice: NoticeRow) -> None:
         """Write a notice to another run; it takes the place of an earlier one that says the same."""

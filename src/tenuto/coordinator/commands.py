@@ -61,7 +61,7 @@ class StartRequest:
     """A run to start.
 
     `input` and `vars` are canonical JSON, the input with its defaults filled in, the vars merged. `key`: idempotency
-    key, unique per namespace and workflow.
+    key, unique per namespace and workflow. `priority`: 0 to 9, of its tasks whose nodes set none; the higher first.
     """
 
     graph_hash: str
@@ -71,6 +71,7 @@ class StartRequest:
     vars: str
     key: str | None = None
     namespace: str = DEFAULT_NAMESPACE
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,7 @@ class Commands:
                 vars=request.vars,
                 key=request.key,
                 namespace=request.namespace,
+                priority=request.priority,
             )
             facts.append(StartWaiting(run_id, start, call, slot))
         whole.submit(facts)
@@ -330,10 +332,12 @@ class Commands:
 
     async def wait_all(self, run_ids: Sequence[RunId]) -> list[RunRow]:
         """Return the runs once all are final, in order; what is final already is read together. Raises NotFound."""
-        watchers, remembers = self._coordinator.watchers, self._coordinator.remembers
+        watchers, whole = self._coordinator.watchers, self._coordinator
         ends = [(run_id, watchers.expect_end(run_id)) for run_id in run_ids]
         try:
-            unsure = tuple(run_id for run_id in run_ids if not remembers(run_id))
+            # What is remembered may have ended elsewhere.
+            sole, remembers = whole.setting.sole, whole.remembers
+            unsure = tuple(run_id for run_id in run_ids if not (sole and remembers(run_id)))
             stored = (await self._coordinator.store.load(LoadRequest(runs=unsure))).runs
             for run_id in unsure:
                 if run_id not in stored:
@@ -347,10 +351,16 @@ class Commands:
             for run_id, end in ends:
                 watchers.forget(run_id, end)
 
-    async def changes(self) -> AsyncIterator[Sequence[RunId]]:
-        """Yield runs that have changed, as commits come; ends with the engine. Several commits may make one answer."""
+    async def changes(
+        self, wanted: Callable[[], bool] = lambda: True
+    ) -> AsyncIterator[Sequence[RunId]]:
+        """Yield runs that have changed, as commits come; ends with the engine. Several commits may make one answer.
+
+        Where other coordinators work on the store, what they changed comes up to a second later, and only of the newest
+        runs. `wanted`: whether somebody is there to be told of that.
+        """
         watchers = self._coordinator.watchers
-        listener = watchers.listen()
+        listener = watchers.listen(wanted)
         try:
             while not listener.closed:
                 await listener.wake.wait()
@@ -369,7 +379,13 @@ class Commands:
         watchers = self._coordinator.watchers
         follower = watchers.follow(run_id)
         try:
-            if (await self._find(run_id)).state in FINAL_RUN_STATES:
+            loaded = await self._coordinator.store.load(LoadRequest(runs=(run_id,)))
+            if run_id not in loaded.runs:
+                raise NotFound("run", run_id)
+            row, snapshot = loaded.runs[run_id]
+            if not follower.begin_after(snapshot.seq, loaded.now):
+                watchers.gap.set()
+            elif row.state in FINAL_RUN_STATES:
                 follower.closed = True
             while True:
                 while follower.events:

@@ -15,7 +15,7 @@ What goes wrong:
 - A *loser* (its run or a claim moved on) was written nowhere: its facts are put back, loaded anew and decided again;
   after three losses in a row each goes alone.
 - What `decide` raises on, or the store refuses, is halved until it is one event of one run; that run is quarantined
-  with the reason, its neighbours never notice.
+  with the reason, its neighbours never notice. Not if the run moved on meanwhile: then it was read in pieces.
 - An unknown result (`Unavailable`) drops what is remembered and is the answer; every request may be repeated.
 
 Runs speak to each other by notices (`notices`): those that a commit has written are put into the inboxes of their runs
@@ -27,30 +27,40 @@ Source: DESIGN section 5.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
+from tenuto.coordinator.aftermath import Aftermath
 from tenuto.coordinator.batch import Batch
 from tenuto.coordinator.cache import Remembered, RunCache
+from tenuto.coordinator.dispatching import DatabaseDispatch
 from tenuto.coordinator.graphs import Graphs
 from tenuto.coordinator.handout import HandOut
 from tenuto.coordinator.notices import StartNotice, fact_of
 from tenuto.coordinator.seats import Seats
 from tenuto.coordinator.setting import Setting
+from tenuto.coordinator.sharing import Sharing
 from tenuto.coordinator.supply import Lacking, Supply
 from tenuto.coordinator.waiting import (
     NOBODY,
+    NOBODY_HOLDS,
     Moment,
     Settled,
     Starting,
     Waiting,
     Wanted,
+    Workers,
     first_alone,
 )
 from tenuto.coordinator.watch import Watchers
-from tenuto.coordinator.work import Evaluators, Work, evaluator_of
-from tenuto.machine.codec import encode_output
+from tenuto.coordinator.work import (
+    Doubtful,
+    Evaluators,
+    Work,
+    blamed_for,
+    definition_of,
+    evaluator_of,
+)
 from tenuto.machine.decide import decide, initial
 from tenuto.machine.decision import Needs
 from tenuto.machine.snapshot import Snapshot
@@ -59,6 +69,8 @@ from tenuto.model.graph import Graph
 from tenuto.model.ids import RunId
 from tenuto.model.payload import PayloadKey
 from tenuto.model.states import FINAL_RUN_STATES
+from tenuto.ports.dispatch import Dispatch
+from tenuto.ports.news import Topic
 from tenuto.ports.store import Committed, Loaded, NoticeKind, RunRow, Store
 from tenuto.runtime.logging import get_logger
 
@@ -69,11 +81,10 @@ BEGINNINGS_MIN = 100
 """Children that begin in a cycle, however much else there is to do."""
 LOSSES_ALONE = 3
 """Changes of a run lost in a row, after which its events go one by one."""
+DOUBTS_MAX = 2
+"""How often a fact that cannot be decided is read anew where others decide too, before it is taken for a bug."""
 LOSSES_MAX = 50
 """After so many the caller is told to come again; a claim that can never hold must not spin."""
-
-EARLY_MAX = 1_000
-"""Runs of which something was heard before they began, so that it is looked for again once they have."""
 
 
 _log = get_logger("coordinator")
@@ -87,6 +98,8 @@ class Coordinator:
         evaluators: makes the evaluator of a run's expressions.
         seats: who may take tasks in the commit that makes them ready.
         on_due: told the moment (microseconds) at which something new becomes due; 0 for at once.
+        lanes: how many work side by side; a run is always in the same one.
+        dispatch: how ready tasks are handed on; None: by the database alone.
     """
 
     name = "coordinator"
@@ -101,6 +114,7 @@ class Coordinator:
         seats: Seats,
         on_due: Callable[[int], None],
         lanes: int = 1,
+        dispatch: Dispatch | None = None,
     ) -> None:
         self.store = store
         self.graphs = graphs
@@ -111,7 +125,12 @@ class Coordinator:
         self.handout = HandOut(seats, setting, on_due)
         self.watchers = Watchers()
         self.supply = Supply(store, graphs)
-        self.early: OrderedDict[RunId, None] = OrderedDict()
+        self.holders: Workers = seats if setting.sole else NOBODY_HOLDS
+        self.sharing = Sharing(setting, self.remembers)
+        self.dispatch = DatabaseDispatch(store, seats.offer) if dispatch is None else dispatch
+        self.aftermath = Aftermath(
+            graphs, seats, self.watchers, on_due, self.dispatch, setting.news
+        )
         self._lanes = tuple(_Lane(self, number) for number in range(lanes))
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -135,16 +154,15 @@ class Coordinator:
         """Whether the run is known to be unfinished."""
         return any(run_id in lane.cache for lane in self._lanes)
 
+    def forget_all(self) -> None:
+        """Drop all that is remembered: the store may have gone back behind it."""
+        for lane in self._lanes:
+            lane.cache.clear()
+
     def forget(self, run_id: RunId) -> None:
         """Drop what is remembered of a run."""
         for lane in self._lanes:
             lane.cache.take(run_id)
-
-    def came_early(self, run_id: RunId) -> None:
-        """Something is known about a run that has not begun: it is looked for again when it has."""
-        self.early[run_id] = None
-        while len(self.early) > EARLY_MAX:
-            self.early.popitem(last=False)
 
 
 class _Lane:
@@ -156,6 +174,7 @@ class _Lane:
         self.beginnings: deque[Waiting] = deque()
         self.wake = asyncio.Event()
         self.cache = RunCache()
+        self._account = whole.setting.health.loop(f"lane-{number}")
         self._whole = whole
         self._store = whole.store
 
@@ -169,13 +188,16 @@ class _Lane:
                 self.wake.clear()
                 await self.wake.wait()
                 continue
+            self._account.begin()
             await self._cycle(self._take())
+            self._account.end()
 
     def _leave_stored(self) -> None:
         """What is stored goes on in the next engine: runs that start runs would keep this one for ever."""
         for queue in (self.inbox, self.beginnings):
             for fact in [fact for fact in queue if fact.is_stored]:
                 fact.call.answer(fact.slot, fact.absent())
+                self._whole.setting.news.tell(Topic.DUE)
             left = [fact for fact in queue if not fact.is_stored]
             queue.clear()
             queue.extend(left)
@@ -203,7 +225,8 @@ class _Lane:
         for run_id, facts in groups.items():
             if len(facts) > 1 or facts[0].alone:
                 if isinstance(facts[-1], Starting) or any(isinstance(f, Starting) for f in facts):
-                    facts.sort(key=_comes_first)  # else what is told to the run finds none
+                    # The start first, else what is told to the run finds none.
+                    facts.sort(key=lambda fact: not isinstance(fact, Starting))
                 together = first_alone(facts)
                 left[:0] = facts[together:]
                 del facts[together:]
@@ -226,6 +249,7 @@ class _Lane:
             works = await self._prepare(works, loaded, graphs)
             await self._decide(works, loaded)
         except Unavailable as error:
+            self._account.fail(error)
             for work in works:
                 self._fail(work, error)
             return
@@ -250,50 +274,64 @@ class _Lane:
         await self._cycle(works[half:])
 
     async def _fetch(self, works: Sequence[Work], loaded: Loaded) -> Mapping[str, Graph | NotFound]:
-        definitions = (_definition(work, loaded) for work in works)
+        definitions = (definition_of(work, loaded) for work in works)
         named = dict.fromkeys(definition for definition in definitions if definition is not None)
         return await self._whole.graphs.fetch(named)
 
     async def _prepare(
         self, works: Sequence[Work], loaded: Loaded, graphs: Mapping[str, Graph | NotFound]
     ) -> list[Work]:
-        """Give each work its batch; what concerns no run is answered and left out."""
+        """Give each work its batch; what concerns no run, or makes no sense, is answered and left out."""
         known = []
         for work in works:
-            run = work.remembered
-            if run is None:
-                definition = _definition(work, loaded)
-                if definition is None:
-                    self._whole.came_early(work.run_id)
-                    for absent in work.facts:
-                        absent.call.answer(absent.slot, absent.absent())
-                    continue
-                graph = graphs[definition]
-                if isinstance(graph, NotFound):
-                    await self._lack(work, graph)
-                    continue
-                found = loaded.runs.get(work.run_id)
-                if found is not None:
-                    run = self._recall(found, graph)
+            try:
+                if await self._fit_out(work, loaded, graphs):
+                    known.append(work)
+            except Exception as error:  # noqa: BLE001 - a bug of ours must not stop other runs
+                if hasattr(work, "batch"):
+                    await self._poison(work, error)
                 else:
-                    try:
-                        run = self._begin(work, graph, loaded)
-                    except InvariantViolated as error:
-                        await self._lack(work, error)
-                        continue
-                work.remembered = run
-            if run.snapshot.seq or not isinstance(work.facts[0], Starting):
-                ids = self._whole.setting.ids
-                work.batch = Batch(
-                    run.graph, run.row, run.snapshot, run.texts, message_id=ids.message_id
-                )
-            work.evaluator = evaluator_of(self._whole.evaluators, work.batch)
-            if run.row.quarantine is not None:
-                self._leave_quarantined(work)
-            for each in work.facts:
-                each.fill(work.batch, loaded)
-            known.append(work)
+                    event = type(work.facts[0]).__name__
+                    await self._quarantine(work.run_id, work.facts, event, error)
         return known
+
+    async def _fit_out(
+        self, work: Work, loaded: Loaded, graphs: Mapping[str, Graph | NotFound]
+    ) -> bool:
+        """Give a work its batch. False: it is answered."""
+        run = work.remembered
+        if run is None:
+            definition = definition_of(work, loaded)
+            if definition is None:
+                self._whole.aftermath.came_early(work.run_id)
+                for absent in work.facts:
+                    absent.call.answer(absent.slot, absent.absent())
+                return False
+            graph = graphs[definition]
+            if isinstance(graph, NotFound):
+                await self._lack(work, graph)
+                return False
+            found = loaded.runs.get(work.run_id)
+            if found is not None:
+                run = self._recall(found, graph)
+            else:
+                try:
+                    run = self._begin(work, graph, loaded)
+                except InvariantViolated as error:
+                    await self._lack(work, error)
+                    return False
+            work.remembered = run
+        if run.snapshot.seq or not isinstance(work.facts[0], Starting):
+            ids = self._whole.setting.ids
+            work.batch = Batch(
+                run.graph, run.row, run.snapshot, run.texts, message_id=ids.message_id
+            )
+        work.evaluator = evaluator_of(self._whole.evaluators, work.batch)
+        if run.row.quarantine is not None:
+            work.leave_quarantined()
+        for each in work.facts:
+            each.fill(work.batch, loaded)
+        return True
 
     async def _lack(self, work: Work, error: TenutoError) -> None:
         """What a run is made of is not there. A child that cannot begin would leave its parent waiting."""
@@ -323,21 +361,14 @@ class _Lane:
         """A run as loaded. Whoever still waits for one that is over was not told: an answer of the store was lost."""
         row, snapshot = found
         if row.state in FINAL_RUN_STATES and row.run_id in self._whole.watchers:
-            self._whole.watchers.tell(row.run_id, (), row)
+            self._whole.watchers.gap.set()
         return Remembered(row, graph, snapshot, {})
-
-    @staticmethod
-    def _leave_quarantined(work: Work) -> None:
-        for fact in work.facts:
-            if not fact.passes_quarantine:
-                fact.call.answer(fact.slot, None)
-        work.facts = [fact for fact in work.facts if fact.passes_quarantine]
 
     # -- decide ---------------------------------------------------------------------------------------------------
 
     async def _decide(self, works: Sequence[Work], loaded: Loaded) -> None:
         now = max(loaded.now, self._whole.setting.clock.now())
-        moment = Moment(now, self._whole.setting.dice, self._whole.seats)
+        moment = Moment(now, self._whole.setting.dice, self._whole.holders)
         going: Sequence[Work] = works
         while going:
             blocked: list[tuple[Work, Lacking]] = []
@@ -387,7 +418,7 @@ class _Lane:
                 batch.apply(event, decision)
             elif not work.fresh and not batch.events and not fact.losses:
                 # Judged by memory alone: a refusal must be true in the database.
-                raise _Doubtful
+                raise Doubtful
             fact.decided(batch, decision.rejected)
             work.answers.append((fact, fact.answer_to(decision.rejected)))
             work.event = None
@@ -408,18 +439,18 @@ class _Lane:
             self._keep(work)
             for fact, answer in work.answers:
                 fact.call.answer(fact.slot, answer)
-        if not changed:
-            return
-        self._whole.handout.assign(changed)
-        await self._commit(changed)
+        if changed:
+            self._whole.handout.assign(changed)
+            await self._commit(changed)
 
     async def _commit(self, works: Sequence[Work]) -> None:
-        changes = [work.batch.build(HandOut.promised(work)) for work in works]
         try:
+            changes = [work.batch.build(HandOut.promised(work)) for work in works]
             committed = await self._store.commit(changes, lease_us=self._whole.setting.lease_us)
         except Unavailable as error:
+            self._account.fail(error)
             for work in works:
-                self._whole.handout.withdraw(work)
+                self._whole.handout.give_up(work)
                 self._fail(work, error)
             return
         except Exception as error:  # noqa: BLE001 - halved until the one event that the store refuses stands alone
@@ -435,56 +466,42 @@ class _Lane:
 
     def _committed(self, works: Sequence[Work], committed: Committed) -> None:
         whole = self._whole
-        offered = False
-        due_at: int | None = None
+        won = []
         for work in works:
-            run_id, batch = work.run_id, work.batch
+            run_id = work.run_id
             if run_id in committed.losers or run_id in committed.taken:
-                self._whole.handout.withdraw(work)
+                whole.handout.withdraw(work)
                 self._lose(work, committed.taken.get(run_id))
                 continue
-            granted = whole.handout.deliver(work, committed) if work.eager else 0
-            if len(batch.ready) > granted or batch.releases:
-                offered = True
-                for task in batch.ready.values():
-                    whole.graphs.see_queue(task.queue)
-            moment = 0 if batch.is_urgent else batch.next_due()
-            if moment is not None and (due_at is None or moment < due_at):
-                due_at = moment
-            if run_id in whole.watchers:
-                final = None if batch.settle is None else _final_row(work)
-                whole.watchers.tell(run_id, batch.events, final)
-            if whole.watchers.listeners:
-                whole.watchers.tell_changed(run_id)
-            if run_id in whole.early and batch.new_run is not None:
-                del whole.early[run_id]
-                due_at = 0
+            won.append(work)
+            whole.sharing.expect(work.batch.posted)
+            if work.eager:
+                whole.handout.deliver(work, committed)
+            whole.aftermath.changed(work)
             self._keep(work)
             for fact, answer in work.answers:
                 fact.call.answer(fact.slot, answer)
         if committed.told:
-            self._tell(works, committed)
+            self._tell(won, committed)
         for seat in dict.fromkeys(seat for work in works for _, _, seat in work.eager):
             whole.seats.deliver(seat)
-        if offered:
-            whole.seats.offer()
-        if due_at is not None:
-            whole.on_due(due_at)
+        whole.aftermath.settled(won, committed)
 
     def _tell(self, works: Sequence[Work], committed: Committed) -> None:
         """Hand in the notices of these changes; those that only the store knows are due."""
         whole, focus = self._whole, self._whole.setting.focus
         facts = []
+        if any(work.batch.tells_many for work in works):
+            whole.sharing.expect(committed.told)
+            whole.on_due(0)
         for work in works:
-            if work.run_id in committed.losers:
-                continue
             for notice in work.batch.notices.values():
                 if notice.kind is NoticeKind.START and work.run_id in focus:
                     focus.add(notice.run_id)
                 if notice.run_id in focus:
                     facts.append(fact_of(notice, NOBODY, 0))
-            if work.batch.tells_many:
-                whole.on_due(0)
+                else:
+                    whole.setting.news.tell(Topic.DUE)  # of a run that somebody else drives
         whole.submit(facts)
 
     def _lose(self, work: Work, taken_by: RunId | None) -> None:
@@ -492,9 +509,13 @@ class _Lane:
             fact = work.facts[0]
             fact.call.answer(fact.slot, taken_by)
             return
+        seq = work.batch.expected_seq
         for fact in work.facts:
             fact.losses += 1
-            fact.alone = fact.losses >= LOSSES_ALONE
+            # A run that moved on says nothing of this change; one that did not lost for a claim that may never hold.
+            fact.stuck = fact.stuck + 1 if fact.lost_at == seq else 1
+            fact.lost_at = seq
+            fact.alone = fact.alone or fact.stuck >= LOSSES_ALONE
         if work.facts[0].losses > LOSSES_MAX:
             self._fail(
                 work, Unavailable(f"run {work.run_id} changes faster than it can be decided")
@@ -507,6 +528,8 @@ class _Lane:
         assert run is not None
         if work.batch.snapshot.state in FINAL_RUN_STATES or not work.batch.snapshot.seq:
             return
+        if run.row.quarantine is not None:
+            return  # whoever lifts it may be another process: only the store knows
         run.snapshot = work.batch.snapshot
         run.size += work.batch.grown
         self.cache.keep(work.run_id, run)
@@ -533,7 +556,27 @@ class _Lane:
                 fact.alone = True
             self.inbox.extendleft(reversed(facts))
             return
+        try:
+            if await self._moved_on(work, facts[0]):
+                work.facts = facts
+                self._lose(work, None)
+                return
+        except Unavailable as failed:
+            facts[0].call.answer(facts[0].slot, failed)
+            return
         await self._quarantine(work.run_id, facts, event, error)
+
+    async def _moved_on(self, work: Work, fact: Waiting) -> bool:
+        """Whether what made no sense was read in pieces, between which another coordinator decided something.
+
+        Of this run its number tells. Of the runs that the fact looks at nothing does: it is tried again a few times.
+        """
+        if self._whole.setting.sole:
+            return False
+        fact.doubts += 1
+        found = await self._store.progress((work.run_id,))
+        seq = found[0].seq if found else 0
+        return seq != work.batch.expected_seq or fact.doubts <= DOUBTS_MAX
 
     async def _quarantine(
         self, run_id: RunId, facts: Sequence[Waiting], event: str, error: Exception
@@ -541,55 +584,16 @@ class _Lane:
         reason = f"{event}: {type(error).__name__}: {error}"
         _log.error("run_quarantined", run_id=run_id, reason=reason, exc_info=error)
         unavailable: Unavailable | None = None
-        blamed = _blamed(facts[0])
+        blamed = blamed_for(facts[0])
         if blamed is not None:
             try:
                 await self._store.quarantine(blamed, reason)
-            except Unavailable as failed:
-                unavailable = failed
+            except (
+                TenutoError
+            ) as failed:  # which is not Unavailable if no store could hold such a name
+                unavailable = failed if isinstance(failed, Unavailable) else None
             self._whole.forget(blamed)
             self._whole.watchers.tell(blamed, (), None)  # whoever watches looks again
             self._whole.watchers.tell_changed(blamed)
         for fact in facts:
             fact.call.answer(fact.slot, unavailable or fact.poisoned(error))
-
-
-class _Doubtful(Exception):
-    """A refusal that rests on memory: load and decide again."""
-
-
-def _final_row(work: Work) -> RunRow:
-    run, settle = work.remembered, work.batch.settle
-    assert run is not None
-    assert settle is not None
-    return replace(
-        run.row,
-        state=settle.state,
-        paused=work.batch.snapshot.paused,
-        ended_at=settle.at,
-        compensation=settle.compensation,
-        output=encode_output(settle.output),
-        error=None if settle.error is None else encode_output(settle.error),
-    )
-
-
-def _definition(work: Work, loaded: Loaded) -> str | None:
-    """Which version a run is of; None: there is no such run, or it is remembered."""
-    if work.remembered is not None:
-        return None
-    found = loaded.runs.get(work.run_id)
-    if found is not None:
-        return found[0].definition
-    fact = work.facts[0]
-    return fact.definition(loaded) if isinstance(fact, Starting) else None
-
-
-def _comes_first(fact: Waiting) -> bool:
-    return not isinstance(fact, Starting)
-
-
-def _blamed(fact: Waiting) -> RunId | None:
-    """The run to put into quarantine; a child that cannot begin is its parent's trouble, a start its caller's."""
-    if isinstance(fact, StartNotice):
-        return fact.notice.sender
-    return None if isinstance(fact, Starting) else fact.run_id

@@ -1,10 +1,11 @@
 """The gateway to workers, in this process: the `TaskGateway` port over the coordinator and the store.
 
 Theory of operation. A `lease` call parks as a seat. It is filled by a commit that makes a task ready (eager hand-out,
-see `coordinator`), or by this service from the ready rows, whenever rows may be there: at the start, after commits that
-left some, after releases, recovery and resume. Which one comes first does not matter: a task is leased by
-compare-and-set. The service owns the grants, so a caller that goes away loses nothing: what was granted for it is
-released. Source: DESIGN section 5, "Leases", "Eager hand-out".
+see `coordinator`), or by this service from what dispatch has at hand, whenever there may be something: at the start,
+after commits that left ready rows, after releases, recovery and resume, and at news of other coordinators. Which one
+comes first does not matter: a task is leased by compare-and-set. The service owns the grants, so a caller that goes
+away loses nothing: what was granted for it is released, also where the answer of the store was lost.
+Source: DESIGN section 5, "Leases", "Eager hand-out".
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from tenuto.coordinator.coordinator import Coordinator
+from tenuto.coordinator.recovery import LostWaiting
 from tenuto.coordinator.seats import Seat, Seats
 from tenuto.coordinator.setting import Setting
-from tenuto.coordinator.waiting import Call, ReportWaiting
+from tenuto.coordinator.waiting import LINGERS, Call, ReportWaiting
 from tenuto.model.errors import Unavailable
-from tenuto.model.ids import WorkerId
+from tenuto.model.ids import LeaseId, WorkerId
+from tenuto.ports.dispatch import Want
 from tenuto.ports.gateway import (
     ALL_QUEUES,
     Answer,
@@ -30,12 +33,15 @@ from tenuto.ports.gateway import (
     Verdict,
     WorkerInfo,
 )
+from tenuto.ports.news import Topic
 from tenuto.ports.store import Granted, GrantRequest, Store
 from tenuto.runtime.backoff import Backoff
 from tenuto.runtime.service import pause
 
 GRANTS_MAX = 200
 """Tasks leased in one transaction for one request."""
+DOUBTS_MAX = 10_000
+"""Leases whose grant was never answered, the oldest first out: those expire."""
 
 
 class Gateway:
@@ -60,13 +66,27 @@ class Gateway:
         self._store = store
         self._seats = seats
         self._setting = setting
+        self._dispatch = coordinator.dispatch
+        self._news = setting.news
+        self._account = setting.health.loop(self.name)
         self._backoff = Backoff(setting.dice.draw)
         self._on_due = on_due
+        self._doubts: dict[LeaseId, WorkerId] = {}
+        self._wanting = False
+        if self._dispatch.name != "database":  # which asks the rows, and nobody beforehand
+            seats.on_change = self._want_soon
 
     # -- the port -------------------------------------------------------------------------------------------------
 
-    async def register(self, worker: WorkerInfo) -> None:
-        await self._store.put_worker(worker, self._setting.incarnation)
+    async def register(self, worker: WorkerInfo, held: Sequence[Beat] | None = None) -> None:
+        setting = self._setting
+        await self._store.put_worker(worker, setting.incarnation, lease_us=setting.lease_us)
+        if held is not None:
+            kept = {beat.lease_id for beat in held}
+            lost = [
+                beat for beat in await self._store.leases_of(worker.id) if beat.lease_id not in kept
+            ]
+            await self._release(worker.id, lost, begun=False)
         self._seats.join(worker)
 
     async def lease(self, worker: WorkerId, free: int) -> Sequence[Lease]:
@@ -86,7 +106,7 @@ class Gateway:
         self, worker: WorkerId, beats: Sequence[Beat], load: Load
     ) -> Sequence[Verdict]:
         # Recovery leaves a living worker's leases alone, so one that has run out is its own still (ADR 0007).
-        alive = self._seats.is_alive(worker)
+        alive = self._setting.sole and self._seats.is_alive(worker)
         return await self._store.heartbeat(
             worker, beats, load, lease_us=self._setting.lease_us, lapsed=alive
         )
@@ -96,7 +116,7 @@ class Gateway:
         seat = None if info is None or want < 1 else Seat(info, want, None)
         call = Call(len(reports), seat)
         self._coordinator.submit(
-            ReportWaiting(report, call, slot) for slot, report in enumerate(reports)
+            ReportWaiting(report, call, slot, worker) for slot, report in enumerate(reports)
         )
         try:
             await call.done
@@ -126,11 +146,26 @@ class Gateway:
         """`begun` False: no worker has seen these leases."""
         if beats and await self._store.release(worker, beats, begun=begun):
             self._seats.offer()
+            if self._dispatch.name != "database":  # which asks the rows
+                with suppress(Unavailable):  # a second later they are found anyway
+                    self._dispatch.offered(await self._store.ready_of(beats))
+            self._news.tell(Topic.READY)
             self._on_due(0)  # a run that closes waits for the end of its leases (C2)
+
+    async def lose(self, worker: WorkerId, beats: Sequence[Beat]) -> None:
+        call = Call(len(beats))
+        self._coordinator.submit(
+            LostWaiting(beat.run_id, beat.place, beat.lease_id, worker, call, slot)
+            for slot, beat in enumerate(beats)
+        )
+        await call.done
+        # A cancelled task is decided already: only the run that closes waits for the end of its lease (C2).
+        over = [beat for beat, answer in zip(beats, call.answers, strict=True) if answer is LINGERS]
+        await self._release(worker, over, begun=True)
 
     async def leave(self, worker: WorkerId) -> None:
         self._seats.leave(worker)
-        await self._store.drop_worker(worker)
+        await self._store.drop_worker(worker, self._setting.incarnation)
 
     # -- the service ----------------------------------------------------------------------------------------------
 
@@ -142,11 +177,16 @@ class Gateway:
             while not stopping.is_set():
                 await wake.wait()
                 wake.clear()
+                self._account.begin()
                 try:
                     await self._serve()
                     self._backoff.reset()
-                except Unavailable as error:
-                    self._refuse(error)
+                    self._account.end()
+                except Exception as error:
+                    if self._setting.ends_by(error):
+                        raise
+                    self._account.fail(error)
+                    self._refuse(_unavailable(error))
                     wake.set()
                     await pause(stopping, self._backoff.next_us())
             with suppress(Unavailable):  # what cannot be given back is found abandoned
@@ -168,17 +208,21 @@ class Gateway:
         offers = self._seats.offers
         asked = min(seat.free, GRANTS_MAX)
         seat.reserved = seat.free  # no commit fills it meanwhile
+        lease_ids = tuple(self._setting.ids.lease_id() for _ in range(asked))
         try:
-            granted = await self._store.grant(
+            granted = await self._dispatch.claim(
                 GrantRequest(
                     worker=seat.info.id,
-                    queues=self._queues_of(seat),
+                    queues=self._queues_of(seat.info),
                     names=seat.info.names,
-                    lease_ids=tuple(self._setting.ids.lease_id() for _ in range(asked)),
+                    lease_ids=lease_ids,
                     lease_us=self._setting.lease_us,
                     runs=self._setting.focus.runs(),
                 )
             )
+        except Exception:
+            self._doubt(seat.info.id, lease_ids)
+            raise
         finally:
             seat.reserved = 0
         if len(granted) < asked:
@@ -205,19 +249,54 @@ class Gateway:
             heartbeat_us=task.heartbeat_us,
         )
 
-    def _queues_of(self, seat: Seat) -> tuple[str, ...]:
-        queues = seat.info.queues
+    def _queues_of(self, info: WorkerInfo) -> tuple[str, ...]:
+        queues = info.queues
         return self._coordinator.graphs.queues if ALL_QUEUES in queues else queues
 
+    def _doubt(self, worker: WorkerId, lease_ids: Sequence[LeaseId]) -> None:
+        """A grant's answer was lost: these may stand, and nobody works under them."""
+        self._doubts.update(dict.fromkeys(lease_ids, worker))
+        for oldest in list(self._doubts)[:-DOUBTS_MAX]:
+            del self._doubts[oldest]
+
+    async def _resolve_doubts(self) -> None:
+        """Find the leases whose grant was never answered, once the store answers again."""
+        doubts = dict(self._doubts)
+        for worker in dict.fromkeys(doubts.values()):
+            standing = await self._store.leases_of(worker)
+            unseen = [beat for beat in standing if beat.lease_id in doubts]
+            await self._release(worker, unseen, begun=False)
+        for lease_id in doubts:
+            self._doubts.pop(lease_id, None)
+
+    def _want_soon(self) -> None:
+        """Tell the dispatch what is wanted here, once for all that changes now."""
+        if not self._wanting:
+            self._wanting = True
+            asyncio.get_running_loop().call_soon(self._want)
+
+    def _want(self) -> None:
+        """All workers here, busy ones too: a task that one of them knows is not strange here."""
+        self._wanting = False
+        room: dict[WorkerId, int] = {}
+        for seat in self._seats.parked():
+            room[seat.info.id] = room.get(seat.info.id, 0) + max(0, seat.free - seat.reserved)
+        infos = [self._seats.find(worker) for worker in self._seats.alive()]
+        self._dispatch.want(
+            [
+                Want(queues=self._queues_of(info), names=info.names, free=room.get(info.id, 0))
+                for info in infos
+                if info is not None
+            ]
+        )
+
     async def _give_back(self) -> None:
+        if self._doubts:
+            await self._resolve_doubts()
         unclaimed = self._seats.unclaimed
         while unclaimed:
             worker = unclaimed[0][0]
-            beats = [
-                Beat(run_id=lease.run_id, place=lease.place, lease_id=lease.lease_id)
-                for owner, lease in unclaimed
-                if owner == worker
-            ]
+            beats = [beat for owner, beat in unclaimed if owner == worker]
             await self._release(worker, beats, begun=False)
             given = {beat.lease_id for beat in beats}
             unclaimed[:] = [each for each in unclaimed if each[1].lease_id not in given]
@@ -226,3 +305,11 @@ class Gateway:
         """Requests that could not be served come again by themselves."""
         for seat in self._seats.hungry():
             self._seats.refuse(seat, error)
+
+
+def _unavailable(error: Exception) -> Unavailable:
+    return (
+        error
+        if isinstance(error, Unavailable)
+        else Unavailable(f"nothing can be handed out: {error}")
+    )

@@ -96,6 +96,12 @@ class HandOut:
             self._seats.wake.set()
         work.eager = []
 
+    def give_up(self, work: Work) -> None:
+        """What became of the commit is unknown. A lease that stands all the same is given back: nobody has it."""
+        for task, lease_id, seat in work.eager:
+            self._seats.return_unseen(seat.info.id, work.run_id, task.place, lease_id)
+        self.withdraw(work)
+
 
 def _attempt_us(task: Task, now: int) -> int | None:
     """How long an attempt that begins now may run (F7)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tenuto.model.errors import InvalidInput
 from tenuto.model.instants import DAY_US
@@ -16,12 +16,25 @@ KEEP_US = 7 * DAY_US
 
 
 class Mailbox:
-    """Takes messages in. `on_post`: told 0 when one was stored (see `Timers.hint`)."""
+    """Takes messages in.
 
-    def __init__(self, store: Store, *, ids: Ids, on_post: Callable[[int], None]) -> None:
+    Args:
+        on_post: told 0 when one was stored (see `Timers.hint`).
+        expect: told its id just before (see `Sharing.expect`).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        ids: Ids,
+        on_post: Callable[[int], None],
+        expect: Callable[[Iterable[str]], None] | None = None,
+    ) -> None:
         self._store = store
         self._ids = ids
         self._on_post = on_post
+        self._expect = expect
 
     async def post(
         self,
@@ -37,17 +50,18 @@ class Mailbox:
 
         Raises InvalidInput, Unavailable.
         """
-        stored = await self._store.post(
-            new_message(
-                self._ids,
-                event,
-                key,
-                payload,
-                event_id=event_id,
-                namespace=namespace,
-                keep_us=keep_us,
-            )
+        message = new_message(
+            self._ids,
+            event,
+            key,
+            payload,
+            event_id=event_id,
+            namespace=namespace,
+            keep_us=keep_us,
         )
+        stored = await self._store.post(message)
+        if stored and self._expect is not None:
+            self._expect((message.id,))
         if stored:
             self._on_post(0)
         return stored

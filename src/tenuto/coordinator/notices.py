@@ -57,7 +57,7 @@ def fact_of(notice: NoticeRow, call: Call, slot: int) -> Waiting:
 class _Notice(Waiting):
     """Of one run to another. Its answer: whether it is gone now."""
 
-    __slots__ = ("notice",)
+    __slots__ = ("_loaded", "notice")
 
     passes_quarantine = False
     is_stored = True
@@ -65,13 +65,14 @@ class _Notice(Waiting):
     def __init__(self, notice: NoticeRow, call: Call, slot: int) -> None:
         super().__init__(notice.run_id, call, slot)
         self.notice = notice
+        self._loaded = notice
 
     def want(self, wanted: Wanted) -> None:
         notice = self.notice
         wanted.notices[notice.run_id, notice.kind, notice.place] = None
 
     def decided(self, batch: Batch, rejected: Rejection | None) -> None:
-        batch.use_notice(self.notice)
+        batch.use_notice(self._loaded)
 
     def answer_to(self, rejected: Rejection | None) -> object:
         return True
@@ -82,10 +83,13 @@ class _Notice(Waiting):
     def _stands(self, loaded: Loaded) -> bool:
         notice = self.notice
         found = loaded.notices.get((notice.run_id, notice.kind, notice.place))
-        return found is not None and found.sender == notice.sender
+        if found is None or found.sender != notice.sender:
+            return False
+        self._loaded = found  # what is decided is the one that was read, and only that one may go
+        return True
 
     def _drop(self, batch: Batch) -> Settled:
-        batch.use_notice(self.notice)
+        batch.use_notice(self._loaded)
         return Settled(True)
 
 
@@ -144,6 +148,7 @@ class StartNotice(_Notice, Starting):
             index=order.index,
             depth=order.depth,
             paused=order.waited and _is_held(loaded, notice.sender),
+            priority=order.priority,
         )
 
 
@@ -284,7 +289,7 @@ class PauseNotice(_Notice):
         return ParentPaused(
             at=max(moment.now, batch.snapshot.at),
             paused=_is_held(loaded, self.notice.sender),
-            freeze="freeze" in self.notice.data,
+            freeze="freeze" in self._loaded.data,
         )
 
 

@@ -4,21 +4,33 @@ At the start every lease in the store belongs to a process that is gone (the fil
 without waiting for them to expire. Later, a lease that has run out ends only if no worker of this process holds it:
 after a laptop's sleep the work goes on where it was, its next heartbeat renews the lease, and what it reports counts as
 if nothing had happened (ADR 0007).
-If recovery dies half-way the rest is found again.
+
+Where others work on the same store nobody owns leases: nothing is swept, nothing spared, and every coordinator ends
+what has run out by the database's clock. If recovery dies half-way the rest is found again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tenuto.coordinator.batch import Batch
 from tenuto.coordinator.coordinator import Coordinator
 from tenuto.coordinator.seats import Seats
 from tenuto.coordinator.setting import Setting
-from tenuto.coordinator.waiting import LINGERS, Call, DueWaiting
-from tenuto.machine.events import Deadline
-from tenuto.model.ids import LeaseId
+from tenuto.coordinator.waiting import (
+    LINGERS,
+    AboutTask,
+    Call,
+    DueWaiting,
+    Moment,
+    Settled,
+    Wanted,
+)
+from tenuto.machine.events import Deadline, Event, LeaseExpired, Rejection
+from tenuto.model.ids import LeaseId, Place, RunId, WorkerId
+from tenuto.model.states import TaskState
 from tenuto.ports.gateway import Beat
-from tenuto.ports.store import DueTask, Store
+from tenuto.ports.store import DueTask, Loaded, Store
 from tenuto.runtime.logging import get_logger
 
 ABANDONED_MAX = 500
@@ -39,11 +51,14 @@ class Recovery:
         self._store = store
         self._seats = seats
         self._focus = setting.focus
+        self._sole = setting.sole
         self._unheld: set[LeaseId] = set()
         self.doubts = False
 
     async def sweep(self) -> int:
         """End every lease of a worker that this process does not know. Returns how many. Raises Unavailable."""
+        if not self._sole:
+            return 0
         ended = 0
         while True:
             found = await self._store.abandoned(
@@ -85,6 +100,8 @@ class Recovery:
         and only then may the next attempt begin. One that no worker holds is left out the first time that it is seen:
         granted just before the sleep, it may still be on its way.
         """
+        if not self._sole:
+            return list(tasks)
         before, self._unheld = self._unheld, set()
         over = [task for task in tasks if self._is_over(task, before)]
         self.doubts = not self._unheld <= before
@@ -103,5 +120,46 @@ class Recovery:
 
     def fact(self, task: DueTask, call: Call, slot: int) -> DueWaiting:
         """What to decide about it."""
-        dead = task.lease is not None and not self._seats.is_alive(task.lease.worker)
+        lease = task.lease
+        dead = self._sole and lease is not None and not self._seats.is_alive(lease.worker)
         return DueWaiting(task, call, slot, dead=dead)
+
+
+class LostWaiting(AboutTask):
+    """A lease whose worker says that the process which worked under it is dead. Its answer is as `DueWaiting`'s."""
+
+    __slots__ = ("lease_id", "worker")
+
+    def __init__(
+        self,
+        run_id: RunId,
+        place: Place,
+        lease_id: LeaseId,
+        worker: WorkerId,
+        call: Call,
+        slot: int,
+    ) -> None:
+        super().__init__(run_id, call, slot)
+        self.place = place
+        self.lease_id = lease_id
+        self.worker = worker
+
+    def answer_to(self, rejected: Rejection | None) -> object:
+        return rejected is None
+
+    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled | Wanted:
+        task, lease = loaded.tasks.get((self.run_id, self.place), (None, None))
+        if task is None or lease is None:
+            return Settled(False)
+        if lease.lease_id != self.lease_id or lease.worker != self.worker:
+            return Settled(False)
+        if task.state is TaskState.CANCELLED:
+            return Settled(LINGERS)
+        return LeaseExpired(
+            at=max(moment.now, batch.snapshot.at),
+            place=self.place,
+            attempt=task.attempt,
+            lease_id=lease.lease_id,
+            worker=lease.worker,
+            leased_at=lease.leased_at,
+        )

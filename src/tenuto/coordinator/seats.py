@@ -7,10 +7,15 @@ seats with tasks that it makes ready (eager hand-out); what is left is filled by
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from tenuto.model.ids import WorkerId
-from tenuto.ports.gateway import ALL_QUEUES, Lease, WorkerInfo
+from tenuto.model.ids import LeaseId, Place, RunId, WorkerId
+from tenuto.ports.dispatch import Hint
+from tenuto.ports.gateway import ALL_QUEUES, Beat, Lease, WorkerInfo
+
+
+def _unheard() -> None:
+    """Nobody wants to know."""
 
 
 class Seat:
@@ -53,7 +58,7 @@ class Seat:
 
 
 class Seats:
-    """All workers and parked requests of this process.
+    """All workers and parked requests of this process; `on_change` is called when what they could take has changed.
 
     `wake` is set when a parked request may be filled from the ready rows; a worker is *dry* while its last grant found
     less than it asked for and no ready row has been written since.
@@ -61,9 +66,10 @@ class Seats:
 
     def __init__(self) -> None:
         self.wake = asyncio.Event()
+        self.on_change: Callable[[], None] = _unheard
         self.offers = 0
-        self.unclaimed: list[tuple[WorkerId, Lease]] = []
-        """Leases whose requester is gone: to be given back."""
+        self.unclaimed: list[tuple[WorkerId, Beat]] = []
+        """Leases whose requester is gone, or that nobody can know of: to be given back."""
         self._workers: dict[WorkerId, WorkerInfo] = {}
         self._parked: dict[Seat, None] = {}
         self._dry: dict[WorkerId, int] = {}
@@ -73,6 +79,7 @@ class Seats:
     def join(self, info: WorkerInfo) -> None:
         """A worker registered, perhaps again and with more names."""
         self._workers[info.id] = info
+        self.on_change()
         self.offers += (
             1  # a grant under way looks for the old names: that it finds nothing says nothing
         )
@@ -85,6 +92,7 @@ class Seats:
         """A worker is gone: its parked requests end empty."""
         self._workers.pop(worker, None)
         self._dry.pop(worker, None)
+        self.on_change()
         for seat in [seat for seat in self._parked if seat.info.id == worker]:
             self.dismiss(seat)
 
@@ -106,6 +114,7 @@ class Seats:
         """Wait for work: `filled` is resolved when `leases` has some."""
         seat = Seat(info, free, asyncio.get_running_loop().create_future())
         self._parked[seat] = None
+        self.on_change()
         if not self.is_dry(info.id):
             self.wake.set()
         return seat
@@ -113,11 +122,18 @@ class Seats:
     def abandon(self, seat: Seat) -> None:
         """The requester is gone; what was delivered is given back, what is on its way will be."""
         seat.gone = True
-        self._parked.pop(seat, None)
+        self._unpark(seat)
         if seat.leases:
-            self.unclaimed += [(seat.info.id, lease) for lease in seat.leases]
-            seat.leases = []
-            self.wake.set()
+            leases, seat.leases = seat.leases, []
+            for lease in leases:
+                self.return_unseen(seat.info.id, lease.run_id, lease.place, lease.lease_id)
+
+    def return_unseen(
+        self, worker: WorkerId, run_id: RunId, place: Place, lease_id: LeaseId
+    ) -> None:
+        """Nobody has seen this lease, if it stands at all: have it given back."""
+        self.unclaimed.append((worker, Beat(run_id=run_id, place=place, lease_id=lease_id)))
+        self.wake.set()
 
     def parked(self) -> Iterable[Seat]:
         """Requests with room, longest waiting first."""
@@ -137,27 +153,46 @@ class Seats:
         if seat.gone or (filled is not None and filled.cancelled()):
             self.abandon(seat)
         elif filled is not None and seat.leases and not filled.done():
-            self._parked.pop(seat, None)
+            self._unpark(seat)
             filled.set_result(None)
 
     def collect(self, seat: Seat) -> tuple[Lease, ...]:
         """The requester takes what it got, and is gone: what comes later is given back."""
         leases, seat.leases = tuple(seat.leases), []
         seat.gone = True
-        self._parked.pop(seat, None)
+        self._unpark(seat)
         return leases
 
     def dismiss(self, seat: Seat) -> None:
         """End a parked request without a lease."""
-        self._parked.pop(seat, None)
+        self._unpark(seat)
         if seat.filled is not None and not seat.filled.done():
             seat.filled.set_result(None)
 
     def refuse(self, seat: Seat, error: BaseException) -> None:
         """End a parked request with an error."""
-        self._parked.pop(seat, None)
+        self._unpark(seat)
         if seat.filled is not None and not seat.filled.done():
             seat.filled.set_exception(error)
+
+    def could_take(self, hints: Iterable[Hint]) -> bool:
+        """Whether parked requests have room for all of these tasks, and know them."""
+        room = sum(seat.free - seat.reserved for seat in self._parked)
+        served: set[tuple[str, str]] = set()
+        for hint in hints:
+            room -= 1
+            asked = (hint.queue, hint.name)
+            if room < 0 or (
+                asked not in served and not any(seat.serves(*asked) for seat in self._parked)
+            ):
+                return False
+            served.add(asked)
+        return True
+
+    def _unpark(self, seat: Seat) -> None:
+        if seat in self._parked:
+            del self._parked[seat]
+            self.on_change()
 
     # -- ready rows -----------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ class Order:
         inline: it is a graph of its parent's version, and is given the parent's input and vars.
         waited: the parent decides its end; else it has no parent for C (F6).
         index, item: of the foreach item that it works on, and where the parent has the item.
+        priority: its parent's.
     """
 
     definition: str
@@ -35,6 +36,7 @@ class Order:
     depth: int
     index: int | None = None
     item: PayloadKey | None = None
+    priority: int = 0
 
     def texts(self, place: Place) -> dict[PayloadKey, PayloadKey]:
         """Payloads of the child -> those of the parent that they are copies of; `place`: of the call or item."""
@@ -63,6 +65,8 @@ def start(parent: RunRow, action: StartChild) -> NoticeRow:
         "waited": action.waited,
         "depth": action.depth,
     }
+    if action.priority:
+        order["priority"] = action.priority
     if action.index is not None:
         order["index"] = action.index
     if action.item is not None:

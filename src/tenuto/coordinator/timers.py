@@ -1,9 +1,10 @@
 """What is due turned into events: timers, deadlines, expired leases, notices, and messages that meet an open wait.
 
-One service with one statement behind it. It sleeps until the next moment that anything of its kind is due, as read by
-`pulse` or hinted by a commit or grant of this process, and at most `POLL_US`: that is how long a message may lie that
-another process put into the same file. A full batch loops at once. If it dies half-way nothing is lost: what was due
-still is. Whatever it finds is compared again when its run is decided.
+It sleeps until the next moment that anything of its kind is due, as read by `pulse` or hinted by a commit or grant of
+this process, and at most `POLL_US`: that is how long a message may lie that another process put into the same file.
+Where other coordinators work on the store it looks once a second whether anything of theirs is left, by `pulse` alone:
+an idle one asks one statement a second. A full batch loops at once. If it dies half-way nothing is lost: what was due
+still is. Whatever it finds is compared again when its run is decided, and others may decide it first (`sharing`).
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ from tenuto.coordinator.recovery import Recovery
 from tenuto.coordinator.setting import Setting
 from tenuto.coordinator.waiting import Call, DrainWaiting, MatchWaiting, TimerWaiting, Waiting
 from tenuto.machine.events import Rejection, TimerKind
-from tenuto.model.errors import Unavailable
-from tenuto.ports.store import Due, NoticeKind, NoticeRow, Store
+from tenuto.machine.snapshot import Timer
+from tenuto.model.ids import RunId
+from tenuto.ports.store import Due, DueTask, Match, NoticeKind, NoticeRow, Store
 from tenuto.runtime.backoff import Backoff
 from tenuto.runtime.service import pause
 
 DUE_MAX = 500
 """Of each kind at a time; as much as one cycle of a lane decides."""
 POLL_US = 200_000
+POLL_SHARED_US = 1_000_000
+"""The same where others may leave something."""
 PULSE_US = 1_000_000
 """At least so often all moments are read anew, and waiting tasks are offered: a lost hint costs time, not work."""
 LOOK_AGAIN_US = 50_000
@@ -48,8 +52,12 @@ class Timers:
         self._store = store
         self._recovery = recovery
         self._clock = setting.clock
+        self._sole = setting.sole
+        self._poll_us = POLL_US if setting.sole else POLL_SHARED_US
+        self._account = setting.health.loop(self.name, every_us=self._poll_us)
         self._backoff = Backoff(setting.dice.draw)
         self._runs = setting.focus.runs
+        self._ends_by = setting.ends_by
         self._matching = Matching()
         self._starting: Call | None = None
         self._wake = asyncio.Event()
@@ -67,13 +75,18 @@ class Timers:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._wake_at(stopping))
             while not stopping.is_set():
+                self._account.begin()
                 try:
                     again = await self._pass()
-                except Unavailable:
+                except Exception as error:
+                    if self._ends_by(error):
+                        raise
+                    self._account.fail(error)
                     self._next_at = 0
                     await pause(stopping, self._backoff.next_us())
                     continue
                 self._backoff.reset()
+                self._account.end()
                 if not again:
                     await self._sleep(stopping)
 
@@ -84,6 +97,9 @@ class Timers:
     async def _pass(self) -> bool:
         """Submit what is due and learn when to come again. True: there may be more at once."""
         expected_at, self._next_at = self._next_at, _NEVER
+        if not self._sole and expected_at > self._clock.now():
+            self._next_at = expected_at
+            return await self._look()
         due = await self._store.due(limit=DUE_MAX, runs=self._runs())
         moved = await self._submit(due)
         if moved and _longest(due) >= DUE_MAX:
@@ -92,28 +108,48 @@ class Timers:
         if not moved and expected_at > due.now and due.now < self._pulse_at:
             self._next_at = min(self._next_at, expected_at)
             return False
+        await self._look(moved=moved)
+        return False
+
+    async def _look(self, *, moved: bool = True) -> bool:
+        """Read all moments anew. True: something is due that `due` was not asked for.
+
+        `moved` False: it was, and what it found cannot be decided now.
+        """
         pulse = await self._store.pulse(self._runs())
         self._pulse_at = pulse.now + PULSE_US
         if pulse.ready:
+            for queue in pulse.queues:
+                self.coordinator.graphs.see_queue(queue)
             self.coordinator.seats.offer()
         next_at = min(_or_never(pulse.tasks_at), _or_never(pulse.timers_at))
+        if not self._sole:
+            next_at = min(next_at, _or_never(pulse.told_at))
         if next_at <= pulse.now and not moved:
-            next_at = pulse.now + POLL_US  # due, yet not to be decided: of a run in quarantine, say
+            next_at = pulse.now + self._poll_us  # due, yet not to be decided: left to others, say
         self._next_at = min(self._next_at, next_at)
-        return False
+        return next_at <= pulse.now
 
     async def _submit(self, due: Due) -> bool:
-        tasks = self._recovery.sift(due.tasks)
+        sharing = self.coordinator.sharing
+        sharing.begin()
+        tasks = sharing.mine(self._recovery.sift(due.tasks), _task_name)
         if self._recovery.doubts:
             self.hint(due.now + LOOK_AGAIN_US)
-        matches, hopeless = self._matching.choose(due)
-        self._start([notice for notice in due.notices if notice.kind is NoticeKind.START])
-        notices = [notice for notice in due.notices if notice.kind is not NoticeKind.START]
-        call = Call(len(tasks) + len(due.timers) + len(notices) + len(matches))
+        timers = sharing.mine(due.timers, _timer_name)
+        chosen, hopeless = self._matching.choose(due)
+        matches = sharing.mine(chosen, _match_name)
+        told = sharing.mine(due.notices, _notice_name)
+        again_at = sharing.end()
+        if again_at is not None:
+            self.hint(again_at)
+        self._start([notice for notice in told if notice.kind is NoticeKind.START])
+        notices = [notice for notice in told if notice.kind is not NoticeKind.START]
+        call = Call(len(tasks) + len(timers) + len(notices) + len(matches))
         facts: list[Waiting] = []
         for task in tasks:
             facts.append(self._recovery.fact(task, call, len(facts)))
-        for run_id, timer in due.timers:
+        for run_id, timer in timers:
             waiting = DrainWaiting if timer.kind is TimerKind.DRAIN else TimerWaiting
             facts.append(waiting(run_id, timer, call, len(facts)))
         for notice in notices:
@@ -148,7 +184,7 @@ class Timers:
             self.hint(0)  # there may be more
 
     async def _sleep(self, stopping: asyncio.Event) -> None:
-        poll_at = self._clock.now() + POLL_US
+        poll_at = self._clock.now() + self._poll_us
         while not stopping.is_set():
             self._wake.clear()
             left_us = min(self._next_at, poll_at) - self._clock.now()
@@ -159,6 +195,26 @@ class Timers:
                     await self._wake.wait()
             except TimeoutError:
                 return
+
+
+def _task_name(task: DueTask) -> tuple[RunId, object, str]:
+    lease = None if task.lease is None else task.lease.lease_id
+    return task.run_id, (task.run_id, task.place, task.attempt, lease, task.deadline), ""
+
+
+def _timer_name(due: tuple[RunId, Timer]) -> tuple[RunId, object, str]:
+    run_id, timer = due
+    return run_id, (run_id, timer.place, timer.kind, timer.version), ""
+
+
+def _match_name(match: Match) -> tuple[RunId, object, str]:
+    name = (match.message_id, match.run_id, match.wait.place, match.wait.version)
+    return match.run_id, name, match.message_id
+
+
+def _notice_name(notice: NoticeRow) -> tuple[RunId, object, str]:
+    # A child that has not begun is remembered by nobody: whoever wrote the notice has handed it in.
+    return notice.run_id, (notice.run_id, notice.kind, notice.place, notice.sent_at), notice.run_id
 
 
 def _longest(due: Due) -> int:

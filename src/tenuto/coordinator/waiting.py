@@ -28,7 +28,7 @@ from tenuto.machine.events import (
 )
 from tenuto.machine.snapshot import OpenedWait, Timer
 from tenuto.model.failures import Failure, FailureKind
-from tenuto.model.ids import Place, RunId, parts_of
+from tenuto.model.ids import Place, RunId, WorkerId, parts_of
 from tenuto.model.payload import PayloadKey, Text
 from tenuto.model.states import RunState, TaskState
 from tenuto.ports.clock import Dice
@@ -157,9 +157,18 @@ class Workers(Protocol):
     def is_alive(self, worker: str) -> bool: ...
 
 
+class _NobodyHolds:
+    def is_alive(self, worker: str) -> bool:
+        return False
+
+
+NOBODY_HOLDS: Workers = _NobodyHolds()
+"""Where others end leases too, no worker keeps one that has run out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What turning facts into events may use: the time, chance, and who is alive."""
+    """What turning facts into events may use: the time, chance, and whose leases outlast their end (ADR 0007)."""
 
     now: int
     dice: Dice
@@ -174,9 +183,13 @@ class Settled:
 
 
 class Waiting:
-    """One fact about one run. `losses`: changes in a row that lost the race; `alone`: to be decided on its own."""
+    """One fact about one run.
 
-    __slots__ = ("alone", "call", "losses", "run_id", "slot")
+    `losses`: changes in a row that lost the race; `stuck`: of those, how many lost at the same event of the run, which
+    is `lost_at`; `alone`: to be decided on its own; `doubts`: how often it made no sense as it was read.
+    """
+
+    __slots__ = ("alone", "call", "doubts", "losses", "lost_at", "run_id", "slot", "stuck")
 
     travels_alone = False
     """Whether it never shares a change with other events (orders on sets of rows)."""
@@ -191,7 +204,10 @@ class Waiting:
         self.run_id = run_id
         self.call = call
         self.slot = slot
+        self.doubts = 0
         self.losses = 0
+        self.stuck = 0
+        self.lost_at = -1
         self.alone = False
 
     def want(self, wanted: Wanted) -> None:
@@ -281,13 +297,16 @@ class AboutTask(Waiting):
 
 
 class ReportWaiting(AboutTask):
-    """A worker's report."""
+    """A worker's report. `worker`: who says so; None: whoever holds the lease."""
 
-    __slots__ = ("report",)
+    __slots__ = ("report", "worker")
 
-    def __init__(self, report: Report, call: Call, slot: int) -> None:
+    def __init__(
+        self, report: Report, call: Call, slot: int, worker: WorkerId | None = None
+    ) -> None:
         super().__init__(report.run_id, call, slot)
         self.report = report
+        self.worker = worker
         self.place = report.place
 
     def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled | Wanted:
@@ -299,7 +318,7 @@ class ReportWaiting(AboutTask):
         if lease is None or lease.lease_id != report.lease_id:
             same = task.ended_lease == report.lease_id
             return Settled(Verdict.OK if same else Verdict.STALE)
-        if task.attempt != report.attempt:
+        if task.attempt != report.attempt or self.worker not in {None, lease.worker}:
             return Settled(Verdict.STALE)
         if lease.lease_until <= loaded.now and not moment.workers.is_alive(lease.worker):
             return Settled(Verdict.STALE)

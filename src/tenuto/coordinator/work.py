@@ -8,14 +8,15 @@ from typing import Protocol
 
 from tenuto.coordinator.batch import Batch
 from tenuto.coordinator.cache import Remembered
+from tenuto.coordinator.notices import StartNotice
 from tenuto.coordinator.seats import Seat
-from tenuto.coordinator.waiting import Waiting
+from tenuto.coordinator.waiting import Starting, Waiting
 from tenuto.machine.events import Event
 from tenuto.machine.snapshot import Task
 from tenuto.model.expressions import Callee, Evaluator, Fault, Message
 from tenuto.model.ids import LeaseId, MessageId, Place, RunId
 from tenuto.model.payload import PayloadKey
-from tenuto.ports.store import ItemRow, PayloadRow
+from tenuto.ports.store import ItemRow, Loaded, PayloadRow
 
 
 class Evaluators(Protocol):
@@ -80,3 +81,32 @@ class Work:
         self.eager: list[tuple[Task, LeaseId, Seat]] = []
         self.batch: Batch
         self.evaluator: Evaluator
+
+    def leave_quarantined(self) -> None:
+        """Answer what a run in quarantine does not take."""
+        for fact in self.facts:
+            if not fact.passes_quarantine:
+                fact.call.answer(fact.slot, None)
+        self.facts = [fact for fact in self.facts if fact.passes_quarantine]
+
+
+class Doubtful(Exception):
+    """A refusal that rests on memory: load and decide again."""
+
+
+def definition_of(work: Work, loaded: Loaded) -> str | None:
+    """Which version a run is of; None: there is no such run, or it is remembered."""
+    if work.remembered is not None:
+        return None
+    found = loaded.runs.get(work.run_id)
+    if found is not None:
+        return found[0].definition
+    fact = work.facts[0]
+    return fact.definition(loaded) if isinstance(fact, Starting) else None
+
+
+def blamed_for(fact: Waiting) -> RunId | None:
+    """The run to put into quarantine; a child that cannot begin is its parent's trouble, a start its caller's."""
+    if isinstance(fact, StartNotice):
+        return fact.notice.sender
+    return None if isinstance(fact, Starting) else fact.run_id

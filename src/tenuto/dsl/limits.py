@@ -12,6 +12,7 @@ from tenuto.model.definition import (
     ITEMS_MAX,
     NESTING_MAX,
     NODES_MAX,
+    PRIORITY_MAX,
 )
 from tenuto.model.instants import DAY_US, DURATION_MAX_US
 from tenuto.model.names import ADDRESS_MAX, NAME
@@ -26,7 +27,6 @@ SCHEMA_MAX = 10_000
 WORD_MAX = ADDRESS_MAX
 """Characters of an idempotency key, and of an event's key and id (`coordinator.mailbox`)."""
 REASON_MAX = 2_000
-PRIORITY_MAX = 1_000
 JOIN_MAX = 10_000
 BATCH_MAX = 10_000
 RULES_MAX = 100
@@ -74,7 +74,7 @@ LIMITS: tuple[Limit, ...] = (
     Limit("a failure's code", f"`{FAILURE_CODE.pattern}`", "`bad_value`"),
     Limit("`max_attempts`", f"1 to {ATTEMPTS_MAX:,}", "`bad_value`"),
     Limit("`factor`", f"1 to {FACTOR_MAX:,}", "`bad_value`"),
-    Limit("`priority`", f"-{PRIORITY_MAX:,} to {PRIORITY_MAX:,}", "`bad_value`"),
+    Limit("`priority`, a node's and a run's", f"0 to {PRIORITY_MAX}", "`bad_value`; refused"),
     Limit("`rules` of one `retry`", f"{RULES_MAX}", "`bad_value`"),
     Limit("failures that a rule or `give_up_on` names", f"{NAMES_MAX}", "`bad_value`"),
     Limit("`loop: {max: …}` and its `keep`", f"1 to {PASSES_MAX:,}", "`bad_value`"),

@@ -19,6 +19,7 @@ from tenuto.model.definition import (
     CONCURRENCY_MAX,
     ITEMS_MAX,
     NODES_MAX,
+    PRIORITY_MAX,
     WORKER_TYPES,
     NodeType,
     On,
@@ -318,7 +319,7 @@ _MEANS: Mapping[str, Json] = {
     "cancel_losers": {"type": "boolean"},
     # work
     "queue": _name(names.NAME),
-    "priority": _count(-limits.PRIORITY_MAX, limits.PRIORITY_MAX),
+    "priority": _count(0, PRIORITY_MAX),
     "retry": _ref("retry"),
     **dict.fromkeys(keys.CLOCKS, _ref("duration")),
     "optional": {"type": "boolean"},

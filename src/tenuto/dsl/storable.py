@@ -1,10 +1,13 @@
-"""Words of a user's that are stored and searched for: keys, ids, reasons, aliases. Not JSON values (`inputs`)."""
+"""Words of a user's that are stored and searched for: keys, ids, reasons, aliases, priorities. Not JSON values
+(`inputs`).
+"""
 
 from __future__ import annotations
 
 import re
 
 from tenuto.dsl.limits import WORD_MAX
+from tenuto.model.definition import PRIORITY_MAX
 from tenuto.model.errors import InvalidInput
 
 _ALIAS = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}")
@@ -43,3 +46,17 @@ def check_alias(alias: object) -> str:
             path="alias",
         )
     return alias
+
+
+def check_priority(priority: object, what: str = "priority") -> int:
+    """Give a run's priority back if it is one (X1.3). `what` names it in errors.
+
+    Raises:
+        InvalidInput: it is no whole number from 0 to 9.
+    """
+    if type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
+        raise InvalidInput(
+            f"{priority!r:.40} is no priority; give a whole number from 0 to {PRIORITY_MAX}, higher goes first",
+            path=what,
+        )
+    return priority

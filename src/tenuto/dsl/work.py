@@ -10,14 +10,13 @@ from tenuto.dsl.code import LANGUAGES, check_code
 from tenuto.dsl.expressions import Owner
 from tenuto.dsl.findings import did_you_mean
 from tenuto.dsl.keys import CLOCKS, METHODS, REQUEST_KEYS, WORK_KEYS
-from tenuto.dsl.limits import PRIORITY_MAX
 from tenuto.dsl.retry import RetrySaid, read_retry
 from tenuto.dsl.section import Section
 from tenuto.dsl.synonyms import language_for
 from tenuto.dsl.templates import has_template
 from tenuto.dsl.values import Values
 from tenuto.dsl.yaml import Fields, Scalar, Tree
-from tenuto.model.definition import Amount, Name, NodeType, Work
+from tenuto.model.definition import PRIORITY_MAX, Amount, Name, NodeType, Work
 from tenuto.model.expressions import Expression, ExpressionKind
 from tenuto.model.instants import SECOND_US
 from tenuto.model.names import NAME, TASK_NAME
@@ -35,7 +34,7 @@ class Defaults:
     """What `defaults:` says, for all that a worker runs. None: nothing."""
 
     queue: Name = "default"
-    priority: Amount = 0
+    priority: Amount | None = None
     retry: RetrySaid = RetrySaid()
     timeout: Amount | None = None
     total_timeout: Amount | None = None
@@ -48,7 +47,7 @@ def read_defaults(values: Values) -> Defaults:
     values.section.check_keys(WORK_KEYS)
     return Defaults(
         queue=_queue(values) or "default",
-        priority=_priority(values) or 0,
+        priority=_priority(values),
         retry=read_retry(values),
         **{clock: values.duration(clock) for clock in CLOCKS},
     )
@@ -104,7 +103,7 @@ def _queue(values: Values) -> Name | None:
 
 
 def _priority(values: Values) -> Amount | None:
-    return values.count("priority", -PRIORITY_MAX, PRIORITY_MAX)
+    return values.count("priority", 0, PRIORITY_MAX)
 
 
 # --- code --------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import grpc
 import grpc.aio
 
@@ -25,9 +27,10 @@ class Unreachable(Exception):
 class Client:
     """One channel. Belongs to one event loop, which must be the only one in its process that touches gRPC."""
 
-    def __init__(self, target: str) -> None:
-        """`target`: `unix:PATH` or `host:port`."""
+    def __init__(self, target: str, token: Callable[[], str | None] = lambda: None) -> None:
+        """`target`: `unix:PATH` or `host:port`. `token` is asked at each call: it may have been renewed."""
         self._target = target
+        self._token = token
         self._channel = grpc.aio.insecure_channel(target, options=OPTIONS)
         self._stub = rpc.LanguageStub(self._channel)  # type: ignore[no-untyped-call]
 
@@ -36,7 +39,9 @@ class Client:
 
         Raises:
             Unreachable: the connection failed; whether the program ran is unknown.
+            InvalidInput: the token cannot be read.
         """
+        token = self._token()
         request = pb.ExecuteRequest(
             id=program.id,
             language=program.language,
@@ -48,7 +53,8 @@ class Client:
                 output_bytes=program.output or 0,
             ),
         )
-        call = self._stub.Execute(request)
+        shown = None if token is None else (("authorization", f"Bearer {token}"),)
+        call = self._stub.Execute(request, metadata=shown)
         try:
             async for reply in call:
                 if reply.HasField("result"):
@@ -64,6 +70,11 @@ class Client:
             message="the language server gave no result",
             retryable=True,
         )
+
+    def is_there(self) -> bool:
+        """Whether the server is connected to just now. If not, asking is what makes it be tried."""
+        state = self._channel.get_state(try_to_connect=True)
+        return bool(state is grpc.ChannelConnectivity.READY)
 
     async def close(self) -> None:
         """Close the channel; what is under way is cancelled."""

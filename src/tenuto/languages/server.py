@@ -1,8 +1,8 @@
 """The language server: `Execute` over gRPC, on a socket of its own engine's or on a loopback port.
 
 As an engine's child it ends with it: when its input ends it kills every interpreter, and only then itself, so that the
-lock of the database, which it inherits, is free only when nothing of a dead engine's runs any more. Not a place for
-rules: those are `service`'s.
+lock of the database, which it inherits, is free only when nothing of a dead engine's runs any more. Alone it may ask
+for a token; who may come in is the caller's to say. Not a place for rules: those are `service`'s.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ import grpc.aio
 
 from tenuto.languages.service import CONFINEMENT, Languages
 from tenuto.languages.setting import OFF, RESTRICTED, Setting
+from tenuto.model.errors import Denied
+from tenuto.ports.access import Authorize, everybody
 from tenuto.ports.languages import Outcome, Output, Program
 from tenuto.proto.language.v1 import language_pb2 as pb
 from tenuto.proto.language.v1 import language_pb2_grpc as rpc
@@ -42,8 +44,9 @@ _LINES_MAX = 500
 class Servicer(rpc.LanguageServicer):
     """Executes programs that come over the wire."""
 
-    def __init__(self, languages: Languages) -> None:
+    def __init__(self, languages: Languages, authorize: Authorize = everybody) -> None:
         self._languages = languages
+        self._authorize = authorize
 
     async def Execute(  # noqa: N802 - the service's word
         self,
@@ -51,6 +54,15 @@ class Servicer(rpc.LanguageServicer):
         context: grpc.aio.ServicerContext[pb.ExecuteRequest, pb.ExecuteReply],
     ) -> None:
         """One program. A cancelled call is a cancelled task: the interpreter is killed."""
+        try:
+            self._authorize(_shown(context))
+        except Denied as error:
+            denied = (
+                grpc.StatusCode.PERMISSION_DENIED
+                if error.known
+                else grpc.StatusCode.UNAUTHENTICATED
+            )
+            await context.abort(denied, str(error))
         printed: list[pb.Line] = []
         news = asyncio.Event()
         outcomes: list[Outcome] = []
@@ -76,6 +88,14 @@ class Servicer(rpc.LanguageServicer):
                     await context.write(pb.ExecuteReply(lines=pb.Lines(lines=lines)))
         result = _result(outcomes[0], CONFINEMENT.get(request.language, ""))
         await context.write(pb.ExecuteReply(result=result))
+
+
+def _shown(context: grpc.aio.ServicerContext[pb.ExecuteRequest, pb.ExecuteReply]) -> str | None:
+    """The token that comes with a call."""
+    for key, value in context.invocation_metadata() or ():
+        if key == "authorization" and isinstance(value, str):
+            return value.removeprefix("Bearer ")
+    return None
 
 
 def _program(request: pb.ExecuteRequest) -> Program:
@@ -109,16 +129,21 @@ def _clean(text: str) -> str:
 
 
 async def serve(
-    address: str, setting: Setting, *, ready: Callable[[int], None], stop: asyncio.Event
+    address: str,
+    setting: Setting,
+    *,
+    ready: Callable[[int], None],
+    stop: asyncio.Event,
+    authorize: Authorize = everybody,
 ) -> None:
-    """Serve until `stop` is set. `address`: `unix:PATH` or `127.0.0.1:PORT`. `ready` is told the port.
+    """Serve until `stop` is set. `address`: `unix:PATH` or `HOST:PORT`. `ready` is told the port.
 
     Raises:
         OSError: nothing can listen there.
     """
     languages = Languages(setting)
     server = grpc.aio.server(options=OPTIONS)
-    rpc.add_LanguageServicer_to_server(Servicer(languages), server)  # type: ignore[no-untyped-call]
+    rpc.add_LanguageServicer_to_server(Servicer(languages, authorize), server)  # type: ignore[no-untyped-call]
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:

@@ -120,6 +120,7 @@ class StartChild:
         waited: its end is decided here, and cancel, pause and terminate reach it. The task row at `place` has it.
         index, item: of the foreach item that it works on, and where the item is found in this run.
         depth: levels of runs above it.
+        priority: of its tasks whose nodes set none: this run's.
     """
 
     place: Place
@@ -130,6 +131,7 @@ class StartChild:
     depth: int
     index: int | None = None
     item: PayloadKey | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

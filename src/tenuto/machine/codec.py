@@ -127,6 +127,7 @@ _EVENTS: Mapping[type, Mapping[str, _Stored]] = {
         "index": _Stored("index", None),
         "depth": _Stored("depth", 0),
         "paused": _PAUSED,
+        "priority": _Stored("priority", 0),
     },
     RunReplayed: {name: _Stored(name) for name in ("source", "node", "nodes", "edges", "rest")},
     AttemptSucceeded: {**_LEASE, "output": _SIZE},

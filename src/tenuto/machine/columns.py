@@ -29,6 +29,7 @@ _PLAIN = {
     "ids": {},
     "compensation": "none",
     "source": None,
+    "priority": 0,
 }
 """Fields that JSON holds as they are (its keys are texts), each with how a run begins."""
 _VALUES = attrgetter(*_PLAIN)
@@ -90,6 +91,7 @@ def decode_snapshot(
         closing=_decode_closing(r["closing"]) if "closing" in r else None,
         compensation=r.get("compensation", "none"),
         source=RunId(r["source"]) if "source" in r else None,
+        priority=r.get("priority", 0),
     )
 
 

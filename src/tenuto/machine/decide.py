@@ -186,6 +186,7 @@ def _start(turn: Turn, event: RunStarted) -> Rejection | None:
         return Rejection.DUPLICATE
     turn.state = RunState.RUNNING
     turn.parent, turn.index, turn.depth = event.parent, event.index, event.depth
+    turn.priority = event.priority
     pausing.begun(turn, parent_paused=event.paused)
     pausing.arm_run_timer(turn)
     for node in turn.graph.roots:

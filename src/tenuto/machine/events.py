@@ -47,7 +47,7 @@ class RunStarted:
     """The run exists; its input and vars are stored.
 
     A child has `depth`; one that is waited for its `parent` (run, place) and, where it works on an item, `index`;
-    `paused`: the parent is (C6).
+    `paused`: the parent is (C6). `priority`: of its tasks whose nodes set none (X1.3).
     """
 
     at: int
@@ -55,6 +55,7 @@ class RunStarted:
     index: int | None = None
     depth: int = 0
     paused: bool = False
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

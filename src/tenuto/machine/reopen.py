@@ -74,7 +74,7 @@ def on_replay(turn: Turn, event: RunReplayed) -> Rejection | None:
         return Rejection.NOT_RETRYABLE
     _move_to_running(turn)
     turn.source = event.source
-    turn.index = source.index
+    turn.index, turn.priority = source.index, source.priority
     turn.nodes[:] = source.nodes
     turn.live = source.live
     turn.records = dict(source.records)

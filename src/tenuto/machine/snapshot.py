@@ -134,6 +134,7 @@ class Snapshot:
         closing: set between the outcome and the final state.
         compensation: `none`, `complete` or `partial` (C4).
         source: the run that this one replays (R2), or None.
+        priority: of its tasks whose nodes set none (X1.3).
     """
 
     run_id: RunId
@@ -162,6 +163,7 @@ class Snapshot:
     closing: Closing | None = None
     compensation: str = "none"
     source: RunId | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

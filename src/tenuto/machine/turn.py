@@ -138,6 +138,7 @@ class Turn:
         "passes",
         "paused",
         "paused_since",
+        "priority",
         "records",
         "rows",
         "seq",
@@ -180,6 +181,7 @@ class Turn:
         self.closing: Closing | None = snapshot.closing
         self.compensation = snapshot.compensation
         self.source = snapshot.source
+        self.priority = snapshot.priority
         self.actions: list[Action] = []
         self.outcomes: list[Outcome] = []
         self.ends: list[tuple[int, NodeLetter]] = []
@@ -225,6 +227,7 @@ class Turn:
             closing=self.closing,
             compensation=self.compensation,
             source=self.source,
+            priority=self.priority,
         )
         return Decision(snapshot, tuple(self.actions), tuple(self.outcomes), ends=tuple(self.ends))
 

@@ -55,7 +55,9 @@ def begin_work(turn: Turn, node: int, place: Place, work: Work, sight: Sight) ->
         name = _task_name(turn, work, sight)
         queue = sound(turn.name(work.queue, sight))
         value = sound(turn.value(work.input, sight(work.input)))
-        priority = sound(turn.number(work.priority, sight))
+        priority = turn.priority
+        if work.priority is not None:
+            priority = sound(turn.number(work.priority, sight))
         clocks = _clocks(turn, work, sight)
     except Faulty as faulty:
         return faulty.failure
@@ -171,6 +173,7 @@ def start_child(
             inline=call.inline,
             waited=True,
             depth=turn.depth + 1,
+            priority=turn.priority,
             index=index if call.inline is not None else None,
             item=item if call.inline is not None else None,
         )
@@ -195,6 +198,7 @@ def send_off(turn: Turn, place: Place, call: Call, sight: Sight) -> Failure | No
             inline=call.inline,
             waited=False,
             depth=turn.depth + 1,
+            priority=turn.priority,
             index=turn.index if inline else None,
             item=_item_key(turn, place, item=False) if inline else None,
         )

@@ -18,6 +18,7 @@ DEFINITION_MAX = 1_048_576
 NODES_MAX = 10_000
 NESTING_MAX = 64
 CONCURRENCY_MAX = 10_000
+PRIORITY_MAX = 9
 ITEMS_MAX = 1_000_000
 """Items of one foreach."""
 CALL_DEPTH_MAX = 32
@@ -93,12 +94,15 @@ microseconds.
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a worker does. `name`: the function a worker registered, `http` or `code`. `input` yields its input (X5)."""
+    """What a worker does. `name`: the function a worker registered, `http` or `code`. `input` yields its input (X5).
+
+    `priority` None: the run's (X1.3).
+    """
 
     name: Name
     input: Expression
     queue: Name = "default"
-    priority: Amount = 0
+    priority: Amount | None = None
     retry: RetryPolicy = RetryPolicy()
     timeout_us: Amount | None = None
     total_timeout_us: Amount | None = None

@@ -4,6 +4,7 @@ TenutoError
 ├── InvalidDefinition   findings, all at once
 ├── InvalidInput        one request's data
 ├── NotFound
+├── Denied              nobody that may do this: no token, a wrong one, one for something else
 ├── Conflict            duplicate key with other content, wrong version, a database in use
 ├── Unavailable         database or peer not reachable, disk full, read-only: nothing was written
 └── InvariantViolated   a bug of ours, never a user's fault
@@ -57,6 +58,16 @@ class NotFound(TenutoError):
         self.kind, self.name = kind, name
         shown = name if len(name) <= _NAME_MAX else f"{name[:_NAME_SHOWN]}…"
         super().__init__(f"no {kind} {shown!r}" + (f"; {hint}" if hint else ""))
+
+
+class Denied(TenutoError):
+    """Who asks may not. `known`: it is known who asks (403), else not even that (401)."""
+
+    exit_code = 5
+
+    def __init__(self, message: str, *, known: bool = False) -> None:
+        self.known = known
+        super().__init__(message)
 
 
 class Conflict(TenutoError):

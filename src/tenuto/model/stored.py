@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
 from tenuto.model.definition import (
+    Amount,
     Call,
     Definition,
     Detail,
@@ -196,7 +197,8 @@ def _detail(detail: Detail, write: _WriteExpression) -> dict[str, Any] | None:
                 "name": _value(detail.name, write),
                 "input": write(detail.input),
                 "queue": _value(detail.queue, write),
-                "priority": _value(detail.priority, write),
+                "priority": 0 if detail.priority is None else _value(detail.priority, write),
+                **({"zero": True} if detail.priority == 0 else {}),
                 "retry": _retry(detail.retry, write),
                 "timeout_us": _value(detail.timeout_us, write),
                 "total_timeout_us": _value(detail.total_timeout_us, write),
@@ -440,13 +442,19 @@ def _read_work(stored: Mapping[str, Any]) -> Work:
         name=_read_value(stored["name"]),
         input=_read_expression(stored["input"]),
         queue=_read_value(stored["queue"]),
-        priority=_read_value(stored["priority"]),
+        priority=_read_priority(stored),
         retry=_read_retry(stored["retry"]),
         timeout_us=_read_value(stored["timeout_us"]),
         total_timeout_us=_read_value(stored["total_timeout_us"]),
         queue_timeout_us=_read_value(stored["queue_timeout_us"]),
         heartbeat_timeout_us=_read_value(stored["heartbeat_timeout_us"]),
     )
+
+
+def _read_priority(stored: Mapping[str, Any]) -> Amount | None:
+    """0 alone stands for none, as it did before runs had a priority: so the hashes of older definitions stay."""
+    priority: Amount = _read_value(stored["priority"])
+    return None if priority == 0 and not stored.get("zero", False) else priority
 
 
 def _read_call(stored: Mapping[str, Any]) -> Call:

@@ -11,19 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tenuto.model.ids import Place, RunId
-from tenuto.ports.store import Granted, GrantRequest
+from tenuto.ports.store import Granted, GrantRequest, Hint
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hint:
-    """A task that may be ready: ids and what routes it, no more."""
-
-    run_id: RunId
-    place: Place
-    queue: str
-    name: str
-    priority: int
+__all__ = ["Dispatch", "Hint", "Want"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +34,11 @@ class Dispatch(Protocol):
     @property
     def name(self) -> str:
         """`database` or `redis`."""
+        ...
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it falls back to the database just now, in words; None: it is well."""
         ...
 
     async def claim(self, request: GrantRequest) -> Sequence[Granted]:

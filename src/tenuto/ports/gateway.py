@@ -166,8 +166,12 @@ class TaskGateway(Protocol):
     Raises Unavailable when the store cannot be used just now; the worker tries again with back-off.
     """
 
-    async def register(self, worker: WorkerInfo) -> None:
-        """Announce a worker, again after any doubt."""
+    async def register(self, worker: WorkerInfo, held: Sequence[Beat] | None = None) -> None:
+        """Announce a worker, again after any doubt.
+
+        `held`: all leases that it works under or has not had an answer about. Whatever else was granted to it is given
+        back: an answer was lost on its way. None: say nothing of leases, as while answers may be on their way.
+        """
         ...
 
     async def lease(self, worker: WorkerId, free: int) -> Sequence[Lease]:
@@ -192,6 +196,12 @@ class TaskGateway(Protocol):
 
     async def release(self, worker: WorkerId, beats: Sequence[Beat]) -> None:
         """Give leases back unfinished (drain): handed out again at once, no attempt burned."""
+        ...
+
+    async def lose(self, worker: WorkerId, beats: Sequence[Beat]) -> None:
+        """The process that worked under these leases is known to be dead: they are lost at once (`lost` counts up, no
+        back-off), as if each had run out. A lease that is not the worker's, or over, is left as it is.
+        """
         ...
 
     async def leave(self, worker: WorkerId) -> None:

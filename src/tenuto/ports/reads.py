@@ -95,7 +95,7 @@ class Awaited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRow:
-    """A worker as last heard of."""
+    """A worker as last heard of. `lost`: it has been silent for as long as a lease lasts, three beats."""
 
     id: str
     queues: tuple[str, ...]
@@ -106,6 +106,7 @@ class WorkerRow:
     seen_at: int
     version: str = ""
     labels: tuple[tuple[str, str], ...] = ()
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

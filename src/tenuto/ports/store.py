@@ -22,6 +22,8 @@ from tenuto.model.payload import PayloadKey
 from tenuto.ports.gateway import Beat, Load, Note, NoteKind, Verdict, WorkerInfo
 
 DEFAULT_NAMESPACE = "default"
+QUEUES_SHOWN = 1_000
+"""Of a `Pulse`."""
 
 
 # -- what load brings ---------------------------------------------------------------------------------------------
@@ -91,6 +93,7 @@ class NoticeRow:
         run_id: whom it is for. `sender`: the other run.
         place: in the parent: of the call or item.
         data: JSON; of START what `Start` holds, else `{}` or `{"freeze": true}`.
+        sent_at: when it was written, as read; another one of the same kind, target and place has another moment.
     """
 
     run_id: RunId
@@ -98,6 +101,7 @@ class NoticeRow:
     place: Place
     sender: RunId
     data: str = "{}"
+    sent_at: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,15 +186,15 @@ class Claims:
     leases: tuple[tuple[Place, int, LeaseId], ...] = ()
     """(place, attempt, lease_id)"""
     unleased: tuple[tuple[Place, int], ...] = ()
-    """(place, attempt): pending and without a lease (a queue_timeout)."""
+    """(place, attempt): pending, without a lease, and still waiting too long (a queue_timeout)."""
     timers: tuple[tuple[Place, TimerKind, int], ...] = ()
     """(place, kind, version); the rows are removed by the change unless it sets them anew."""
     waits: tuple[tuple[Place, int], ...] = ()
     """(place, version)"""
     messages: tuple[MessageId, ...] = ()
     """Removed by the change."""
-    notices: tuple[tuple[NoticeKind, Place, RunId], ...] = ()
-    """(kind, place, sender) of notices to this run; removed by the change."""
+    notices: tuple[tuple[NoticeKind, Place, RunId, int], ...] = ()
+    """(kind, place, sender, sent_at) of notices to this run, as read; removed by the change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,10 +309,22 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GrantRequest:
-    """Lease up to len(lease_ids) ready tasks of these queues and names, highest priority then longest waiting first.
+class Hint:
+    """A task that may be ready: ids and what routes it, no more."""
 
-    `runs`: only of these runs (None = any).
+    run_id: RunId
+    place: Place
+    queue: str
+    name: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantRequest:
+    """Lease up to len(lease_ids) ready tasks of these queues and names, highest priority first.
+
+    Within one priority the queues take turns, from one request to the next too, so that a busy one starves no other;
+    within a queue the longest waiting goes first. `runs`: only of these runs (None = any).
     """
 
     worker: WorkerId
@@ -388,6 +404,10 @@ class Pulse:
     timers_at: int | None
     ready: int
     """How many ready rows wait."""
+    told_at: int | None = None
+    """Since when the oldest notice waits, or the oldest message that a wait is open for."""
+    queues: tuple[str, ...] = ()
+    """On which ready rows wait, at most `QUEUES_SHOWN` of them, sorted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,6 +440,15 @@ class NoteRow:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a run is: the number of its last event, and the run itself once it is final."""
+
+    run_id: RunId
+    seq: int
+    final: RunRow | None
+
+
 class Store(Protocol):
     """The writes, and the readings that writes depend on."""
 
@@ -450,11 +479,19 @@ class Store(Protocol):
         """Keep what attempts said, as far as their tasks exist. Returns what was new, with the store's time."""
         ...
 
+    async def leases_of(self, worker: WorkerId) -> Sequence[Beat]:
+        """All live leases of a worker; those of cancelled tasks among them."""
+        ...
+
     async def release(self, worker: WorkerId, leases: Sequence[Beat], *, begun: bool = True) -> int:
         """Clear leases that still stand and offer their tasks again. Returns how many.
 
         `begun` False: nobody has worked under them, so for `started` they were not handed out.
         """
+        ...
+
+    async def ready_of(self, beats: Sequence[Beat]) -> Sequence[Hint]:
+        """The ready rows of these tasks, whatever leases they name: what a release has offered again."""
         ...
 
     async def post(self, message: NewMessage) -> bool:
@@ -496,11 +533,16 @@ class Store(Protocol):
         """Forget an alias. False: there was none."""
         ...
 
-    async def put_worker(self, worker: WorkerInfo, incarnation: str) -> None:
-        """`incarnation` names the engine process that speaks for it."""
+    async def put_worker(self, worker: WorkerInfo, incarnation: str, *, lease_us: int) -> None:
+        """`incarnation` names the engine process that speaks for it; silent for longer than `lease_us`, it is lost.
+
+        Forgets those that were lost long ago.
+        """
         ...
 
-    async def drop_worker(self, worker: WorkerId) -> None: ...
+    async def drop_worker(self, worker: WorkerId, incarnation: str) -> None:
+        """Forget a worker that this engine process speaks for; not one that another has taken in since."""
+        ...
 
     async def quarantine(self, run_id: RunId, reason: str | None) -> None:
         """Note that an event of this run cannot be decided (None lifts it). Nothing of it is granted meanwhile."""
@@ -515,5 +557,9 @@ class Store(Protocol):
         ...
 
     async def pulse(self, runs: tuple[RunId, ...] | None) -> Pulse: ...
+
+    async def progress(self, runs: Sequence[RunId]) -> Sequence[Progress]:
+        """How far those of these runs are that there are, in any order."""
+        ...
 
     async def close(self) -> None: ...

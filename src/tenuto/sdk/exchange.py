@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,12 +15,13 @@ import httpx2
 
 from tenuto.model.errors import Unavailable
 from tenuto.model.version import VERSION
-from tenuto.sdk.problems import error_of, problem_of, strange
+from tenuto.sdk.problems import START, error_of, problem_of, strange
 from tenuto.sdk.wire import (
     Calm,
     body_of,
     check_address,
     is_loopback,
+    is_of_workers,
     is_unknown_name,
     is_without_tls,
     object_of,
@@ -50,6 +51,21 @@ _HIDDEN = re.compile(r"//[^/@]*@")
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 
+class _Bearer(httpx2.Auth):
+    """Shows a token with each request, where there is one."""
+
+    def __init__(self, token: Callable[[], str | None]) -> None:
+        self._token = token
+
+    def auth_flow(
+        self, request: httpx2.Request
+    ) -> Generator[httpx2.Request, httpx2.Response, None]:
+        token = self._token()
+        if token is not None:
+            request.headers["Authorization"] = f"Bearer {token}"
+        yield request
+
+
 class Exchange:
     """Asks one server. Use it as an async context manager, or call `close`.
 
@@ -59,12 +75,18 @@ class Exchange:
     """
 
     def __init__(
-        self, url: str, *, timeout_s: float = TIMEOUT_S, patience_s: float = PATIENCE_S
+        self,
+        url: str,
+        *,
+        token: Callable[[], str | None] | None = None,
+        timeout_s: float = TIMEOUT_S,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         """Nothing is asked yet.
 
         Args:
             url: `http://host:port`.
+            token: what the server is shown; asked for at each request, for tokens are renewed. None: nothing.
             timeout_s: seconds for one answer.
             patience_s: seconds for which waits and streams look for a server that has gone.
         """
@@ -78,6 +100,7 @@ class Exchange:
             timeout=httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s)),
             limits=httpx2.Limits(keepalive_expiry=_KEPT_S),
             follow_redirects=False,
+            auth=None if token is None else _Bearer(token),
             trust_env=not is_loopback(address),  # no proxy leads to this very machine
             verify=trust(address),
         )
@@ -182,6 +205,11 @@ class Exchange:
                     raise self._nobody(error) from None
                 await calm.wait(self._gone(reason_of(error)))
             except _LOST as error:
+                if not self.version and is_of_workers(reason_of(error)):
+                    raise Unavailable(
+                        f"{self.url} is no REST: it looks like a server's port for workers; name the "
+                        "one for REST, by default 8080"
+                    ) from None
                 if not again:
                     raise Unavailable(
                         f"the connection to {self.url} was lost before it answered; it may have "
@@ -223,7 +251,7 @@ class Exchange:
             return Unavailable(f"{self.url} cannot be reached: no answer within {CONNECT_S:g} s")
         reason = reason_of(error)
         if "refused" in reason.lower() or "attempts failed" in reason.lower():
-            return Unavailable(f"nobody listens at {self.url}; start a server with `tenuto dev`")
+            return Unavailable(f"nobody listens at {self.url}; {START}")
         if is_without_tls(reason):
             plain = self.url.replace("https:", "http:", 1)
             return Unavailable(f"{self.url} answers without TLS; write {plain}")
@@ -233,5 +261,5 @@ class Exchange:
 
     def _gone(self, reason: str) -> Unavailable:
         return Unavailable(
-            f"the server at {self.url} has gone ({reason}); start it again with `tenuto dev`"
+            f"the server at {self.url} has gone ({reason}); start it again, or name another"
         )

@@ -11,13 +11,14 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenuto.model.errors import InvalidInput, NotFound, TenutoError, Unavailable
 from tenuto.model.states import RunState
+from tenuto.runtime.results import canonical
 from tenuto.sdk import workflows
 from tenuto.sdk.failures import RunFailed
 from tenuto.sdk.link import LINKS, refuse_in_loop, told
@@ -26,13 +27,18 @@ from tenuto.sdk.remote import Remote
 from tenuto.sdk.waiting import named
 from tenuto.sdk.wire import check_address
 from tenuto.sdk.workflows import Deployed, Source
+from tenuto.settings import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _T = TypeVar("_T")
 TOGETHER = 8
-"""Starts that are under way at the same time."""
+"""Requests that start runs and are under way at the same time."""
+_STARTS_MAX = 100
+"""Runs that one of them starts; a server takes 500."""
+_LETTERS_MAX = 1_000_000
+"""And letters of their inputs; a server takes 4 MiB."""
 _SLUG_MAX = 60
 _CLOSED = "the client was closed while it waited"
 
@@ -110,7 +116,9 @@ class FarLink:
     def _known(self) -> Remote:
         """Called on the thread's loop only."""
         if self._remote is None:
-            self._remote = Remote(self.url)
+            from tenuto.app.access import token_of
+
+            self._remote = Remote(self.url, token=token_of(load().auth))
         return self._remote
 
     def _opened(self) -> asyncio.AbstractEventLoop:
@@ -171,6 +179,7 @@ class Far:
         workflow: Source | str,
         inputs: Sequence[tuple[object, str | None]],
         given: Mapping[str, object],
+        priority: int = 0,
     ) -> list[str]:
         """Start a run for each (input, key); their ids, in order. Nothing is started where one input is wrong."""
         if isinstance(workflow, Source):
@@ -178,13 +187,14 @@ class Far:
         else:
             name = workflow
             stored = _stored(await self.link.ask(lambda remote: remote.get_workflow(name)))
-        return await self._start_stored(stored, inputs, given)
+        return await self._start_stored(stored, inputs, given, priority)
 
     async def _start_stored(
         self,
         stored: Deployed,
         inputs: Sequence[tuple[object, str | None]],
         given: Mapping[str, object],
+        priority: int = 0,
     ) -> list[str]:
         from tenuto.dsl.given import default_input
         from tenuto.dsl.inputs import apply_vars, check_input
@@ -193,19 +203,36 @@ class Far:
         for value, _ in inputs:
             check_input(stored.input_schema, default_input(stored.input_schema, value))
 
-        async def each(remote: Remote) -> list[str]:
+        async def one(remote: Remote) -> list[str]:
+            [(value, key)] = inputs
+            run = await remote.start_run(
+                stored.name,
+                value,
+                version=stored.version,
+                key=key,
+                vars=given,
+                priority=priority,
+            )
+            return [str(run["run_id"])]
+
+        async def many(remote: Remote) -> list[str]:
             slots = asyncio.Semaphore(TOGETHER)
 
-            async def one(value: object, key: str | None) -> str:
+            async def some(runs: Sequence[tuple[object, str | None]]) -> list[str]:
                 async with slots:
-                    run = await remote.start_run(
-                        stored.name, value, version=stored.version, key=key, vars=given
+                    found = await remote.start_runs(
+                        stored.name,
+                        runs,
+                        version=stored.version,
+                        vars=given,
+                        priority=priority,
                     )
-                return str(run["run_id"])
+                return [str(run["run_id"]) for run in found["items"]]
 
-            return await _together(one(value, key) for value, key in inputs)
+            parts = await _together(some(runs) for runs in _requests(inputs))
+            return [run_id for part in parts for run_id in part]
 
-        return await self.link.ask(each)
+        return await self.link.ask(one if len(inputs) == 1 else many)
 
     async def enqueue(self, task: str, params: Mapping[str, object]) -> str:
         """Call one task: a run of a workflow with that single node, made for these params' names."""
@@ -318,6 +345,23 @@ async def _ended(remote: Remote, run_id: str) -> dict[str, Any]:
         if not report["quarantine"] or report["state"] == RunState.SUCCESS:
             return report
         await asyncio.sleep(1)
+
+
+def _requests(
+    inputs: Sequence[tuple[object, str | None]],
+) -> Iterator[Sequence[tuple[object, str | None]]]:
+    """The same in order, as many together as one request takes."""
+    part: list[tuple[object, str | None]] = []
+    letters = 0
+    for value, key in inputs:
+        size = len(canonical(value, name="input"))
+        if part and (len(part) == _STARTS_MAX or letters + size > _LETTERS_MAX):
+            yield part
+            part, letters = [], 0
+        part.append((value, key))
+        letters += size
+    if part:
+        yield part
 
 
 async def _together(made: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:

@@ -163,7 +163,7 @@ class Link:
                 old, self._engine = self._engine, None
                 old.stop(grace_s=self._drain_s)
             engine = Engine(
-                self._database.place,
+                self._database,
                 registry=self._registry,
                 user_loop=loop,
                 slots=self._slots,

@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 from tenuto.dsl.findings import Finding, Severity
 from tenuto.model.errors import (
     Conflict,
+    Denied,
     InvalidDefinition,
     InvalidInput,
     NotFound,
     TenutoError,
     Unavailable,
 )
+from tenuto.ports.database import AWAY
 
 _E = TypeVar("_E", bound=TenutoError)
 _MISSING = re.compile(r"no (?P<kind>[a-z ]+) '(?P<name>.*?)'(?:; (?P<hint>.*))?", re.DOTALL)
@@ -27,6 +29,7 @@ _INPUT = frozenset(
 )
 _REFUSED = frozenset({"forbidden_host", "forbidden_origin"})
 _SHOWN_MAX = 200
+START = "start a server with `tenuto dev` (`tenuto server` for a cluster), or name another"
 
 
 def problem_of(status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any] | None:
@@ -52,9 +55,14 @@ def error_of(problem: Mapping[str, Any], url: str) -> TenutoError:
         return InvalidInput(first, path=path, more=[str(each) for each in more])
     if code == "not_found":
         return _missing(detail)
+    if code in ("unauthenticated", "forbidden"):
+        return Denied(f"{url}: {detail}", known=code == "forbidden")
     if code == "conflict":
         return Conflict(detail)
     if code == "unavailable":
+        if detail.startswith(AWAY):
+            why, after = detail.removeprefix(AWAY).partition("\n")[0], "it goes on by itself"
+            return Unavailable(f"{url} has lost its database: {why}; {after} when that is back")
         return Unavailable(detail)
     if code == "rate_limited":
         return Unavailable(f"{url} is asked too much: {detail}")
@@ -87,8 +95,7 @@ def strange(status: int, headers: Mapping[str, str], url: str) -> Unavailable:
         to = headers["location"][:_SHOWN_MAX]
         return Unavailable(f"{url} answers with a redirect to {to}; give that server's own address")
     return Unavailable(
-        f"what answers at {url} is no Tenuto server (status {status}); check the address, or start "
-        "a server with `tenuto dev`"
+        f"what answers at {url} is no Tenuto server (status {status}); check the address, or {START}"
     )
 
 

@@ -91,6 +91,7 @@ class TenutoVerbs:
         *,
         key: str | None = None,
         vars: Mapping[str, object] | None = None,
+        priority: int = 0,
     ) -> Run:
         """Start a run; it is stored, and will be carried on, when this returns.
 
@@ -100,14 +101,17 @@ class TenutoVerbs:
             built `Workflow`. input: any JSON value, checked against the definition's
             `input`; None is `{}`. key: idempotency key: a second start of this workflow with the
             same key gives the first one's run. vars: override the definition's `vars`.
+            priority: 0 to 9, of its tasks whose nodes set none; higher goes first.
 
         Raises:
-            InvalidInput: `input` fails the schema, a var is unknown, or the key cannot be stored.
+            InvalidInput: `input` fails the schema, a var is unknown, the key cannot be stored, or no such priority.
             InvalidDefinition: with all findings.
             NotFound: no such file or deployed workflow.
         """
         me = cast("Tenuto", self)
-        return me.link.wait(me.astart(workflow, input, key=key, vars=vars), "start")
+        return me.link.wait(
+            me.astart(workflow, input, key=key, vars=vars, priority=priority), "start"
+        )
 
     def start_many(
         self,
@@ -115,12 +119,15 @@ class TenutoVerbs:
         inputs: Sequence[object],
         *,
         vars: Mapping[str, object] | None = None,
+        priority: int = 0,
     ) -> list[Run]:
         """Start a run for each input, in order, in few commits. Arguments and errors as `start`;
         on an error none is started.
         """
         me = cast("Tenuto", self)
-        return me.link.wait(me.astart_many(workflow, inputs, vars=vars), "start_many")
+        return me.link.wait(
+            me.astart_many(workflow, inputs, vars=vars, priority=priority), "start_many"
+        )
 
     def enqueue(self, task: Callable[..., Any] | str, /, **params: object) -> Run:
         """Call one task durably: a run of a single node, whose output is what the function returns.

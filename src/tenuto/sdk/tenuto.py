@@ -27,7 +27,7 @@ from tenuto.sdk.sync import TenutoVerbs
 from tenuto.sdk.typed import checked_params, read_annotations
 from tenuto.sdk.waiting import waits_of, warn_of_missing
 from tenuto.sdk.workflows import Deployed, Version
-from tenuto.settings import Database, Settings, load, read_database
+from tenuto.settings import Database, Settings, database_of, load, read_database
 from tenuto.worker.registry import Registry
 
 if TYPE_CHECKING:
@@ -71,16 +71,14 @@ class Tenuto(TenutoVerbs):
         """Remember where the runs are kept; nothing is opened yet.
 
         Without a `url` the settings (`TENUTO_…`, tenuto.toml) say what is not given here: `database`, `worker` and
-        `languages`. With one no settings are read: the program says all itself.
+        `languages`. With one no settings are read but the token for a server: the program says all itself.
 
         Args:
-            url: a path, `sqlite:///path` or `:memory:`; or `http://host:port`: a server, whose workers
-            then execute the tasks. slots: tasks at the same time, 50 by default.
-            threads: of these, `def` tasks at the same time, 16.
-            processes: of these, tasks with `process=True` at the same time, 2.
+            url: a path, `sqlite:///path`, `:memory:` or `postgresql://user@host/name`; or `http://host:port`: a
+            server, whose workers then execute the tasks. slots: tasks at the same time, 50 by default.
+            threads, processes: of these, `def` tasks at the same time, 16; tasks with `process=True`, 2.
 
         Raises:
-            NotYet: a `postgresql:` URL.
             InvalidInput: any other URL, a bound below 1, or settings that are wrong.
         """
         bounds = (slots, threads, processes)
@@ -89,10 +87,9 @@ class Tenuto(TenutoVerbs):
         if not isinstance(url, str | Path | None):
             raise InvalidInput(f"{url!r:.60} is no place for runs; give a path, or a URL, as text")
         self.far = _far(url)
-        self.has_default_database = url is None or self.far is not None
+        self.has_default_database = own = url is None or self.far is not None
         settings = load() if url is None else Settings()
-        place = settings.database if self.has_default_database else str(url)
-        self.database: Database = read_database(place)
+        self.database: Database = database_of(settings) if own else read_database(str(url))
         self.registry = Registry()
         registries.add(self.registry)
         self._names: dict[Callable[..., Any], str] = {}
@@ -130,13 +127,11 @@ class Tenuto(TenutoVerbs):
     ) -> _Function | Callable[[_Function], _Function]:
         """Register a function that `task` nodes name. It stays callable as it is.
 
-        Register tasks before the first run starts: a worker that runs already does not see later
-        ones.
+        Register tasks before the first run starts: a worker that runs already does not see later ones.
 
         Args:
             name: what definitions say under `task:`; the function's own name by default.
-            process: run it in a process of its own, for work that keeps a core busy or must be
-            stopped for sure: a timeout or a cancel ends the process.
+            process: in a process of its own, for work that keeps a core busy or must be stopped for sure.
 
         Raises:
             InvalidTask: the name is taken, the function's parameters cannot be given by keyword, or
@@ -276,6 +271,7 @@ class Tenuto(TenutoVerbs):
         *,
         key: str | None = None,
         vars: Mapping[str, object] | None = None,
+        priority: int = 0,
     ) -> Run:
         """Start a run; it is stored, and will be carried on, when this returns.
 
@@ -285,13 +281,14 @@ class Tenuto(TenutoVerbs):
             built `Workflow`. input: any JSON value, checked against the definition's
             `input`; None is `{}`. key: idempotency key: a second start of this workflow with the
             same key gives the first one's run. vars: override the definition's `vars`.
+            priority: 0 to 9, of its tasks whose nodes set none; higher goes first.
 
         Raises:
-            InvalidInput: `input` fails the schema, a var is unknown, or the key cannot be stored.
+            InvalidInput: `input` fails the schema, a var is unknown, the key cannot be stored, or no such priority.
             InvalidDefinition: with all findings.
             NotFound: no such file or deployed workflow.
         """
-        [run] = await self._start(workflow, [(input, key)], {} if vars is None else vars)
+        [run] = await self._start(workflow, [(input, key)], vars or {}, priority)
         return run
 
     async def astart_many(
@@ -300,6 +297,7 @@ class Tenuto(TenutoVerbs):
         inputs: Sequence[object],
         *,
         vars: Mapping[str, object] | None = None,
+        priority: int = 0,
     ) -> list[Run]:
         """Start a run for each input, in order, in few commits. Arguments and errors as `start`;
         on an error none is started.
@@ -307,7 +305,7 @@ class Tenuto(TenutoVerbs):
         if isinstance(inputs, str | bytes | Mapping) or not isinstance(inputs, Iterable):
             raise InvalidInput(f"{inputs!r:.60} is no list; give a list of inputs", path="inputs")
         pairs = [(input, None) for input in inputs]
-        return await self._start(workflow, pairs, {} if vars is None else vars)
+        return await self._start(workflow, pairs, vars or {}, priority)
 
     async def aenqueue(self, task: Callable[..., Any] | str, /, **params: object) -> Run:
         """Call one task durably: a run of a single node, whose output is what the function returns.
@@ -483,23 +481,28 @@ class Tenuto(TenutoVerbs):
         workflow: str | Path | Workflow,
         inputs: Sequence[tuple[object, str | None]],
         given: Mapping[str, object],
+        priority: int,
     ) -> list[Run]:
+        from tenuto.dsl.storable import check_priority
+
+        check_priority(priority)
         source = workflows.find_source(workflow)
         if self.far is not None:
             wanted = str(workflow) if source is None else source
-            return [Run(id, self) for id in await self.far.start(wanted, inputs, given)]
+            return [Run(id, self) for id in await self.far.start(wanted, inputs, given, priority)]
         stored = (
             await self._find(str(workflow))
             if source is None
             else await self._deploy(source, workflows.compile_source)
         )
-        return await self._start_stored(stored, inputs, given)
+        return await self._start_stored(stored, inputs, given, priority)
 
     async def _start_stored(
         self,
         stored: Deployed,
         inputs: Sequence[tuple[object, str | None]],
         given: Mapping[str, object],
+        priority: int = 0,
     ) -> list[Run]:
         from tenuto.coordinator.commands import StartRequest
         from tenuto.dsl.given import default_input
@@ -518,6 +521,7 @@ class Tenuto(TenutoVerbs):
                 input=check_input(stored.input_schema, default_input(stored.input_schema, value)),
                 vars=merged,
                 key=key,
+                priority=priority,
             )
             for value, key in inputs
         ]

@@ -90,6 +90,11 @@ async def _lines(answer: httpx2.Response) -> AsyncIterator[str]:
             yield line.removesuffix(b"\r").decode("utf-8", "replace")
 
 
+def is_of_workers(reason: str) -> bool:
+    """Whether HTTP/2 answered where HTTP/1 was spoken: gRPC, which is for workers."""
+    return "illegal" in reason and any(each in reason for each in ("request line", "status line"))
+
+
 def run_segment(text: str) -> str:
     """A run, as people name it, as one part of a path. Raises InvalidInput."""
     if not text.strip():

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from tenuto.settings.database import DEFAULT_DATABASE, MEMORY, Database, NotYet, read_database
-from tenuto.settings.loading import InvalidSettings, load, parse_database
+from tenuto.settings.database import DEFAULT_DATABASE, MEMORY, Database, read_database
+from tenuto.settings.loading import InvalidSettings, database_of, load, parse_database
 from tenuto.settings.tree import SETTINGS, Setting, Settings
 
 __all__ = [
@@ -15,9 +15,9 @@ __all__ = [
     "SETTINGS",
     "Database",
     "InvalidSettings",
-    "NotYet",
     "Setting",
     "Settings",
+    "database_of",
     "load",
     "parse_database",
     "read_database",

@@ -12,12 +12,17 @@ from difflib import get_close_matches
 from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
+from tenuto.model.errors import TenutoError
 from tenuto.model.instants import parse_duration
+from tenuto.model.names import NAME
+from tenuto.settings.database import mask, read_database
 
 SHOWN_MAX = 60
 """Characters of a wrong value that a message repeats."""
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
+_HOST = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,252}|[0-9A-Fa-f:.%]*:[0-9A-Za-z:.%]*")
+_NODE = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z][0-9A-Za-z._-]*)(?::[1-9][0-9]{0,4})?")
 _SIZE = re.compile(r"([0-9]{1,15}) ?([A-Za-z]*)")
 _BYTES = {
     "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30,
@@ -97,25 +102,131 @@ def check_url(text: str) -> None:
     except ValueError:  # a port that is none, brackets without their other half
         good = False
     if not good:
-        raise Wrong(f"{shown(text)} is no address of a server; write it like http://127.0.0.1:8080")
+        raise Wrong(
+            f"{shown(mask(text))} is no address of a server; write it like http://127.0.0.1:8080"
+        )
 
 
-def check_address(text: str) -> None:
-    """Whether it is `host:port`."""
+def check_host(text: str) -> None:
+    """Whether it can be the name or the address of a machine, or of one of its networks."""
+    if not _HOST.fullmatch(text):
+        raise Wrong(
+            f"{shown(text)} is no host; write it like 127.0.0.1, 0.0.0.0, :: or server.internal"
+        )
+
+
+def check_address(text: str, such: str = "127.0.0.1:50061") -> None:
+    """Whether it is `host:port`. `such`: one that is, for who has to write it anew."""
     host, _, port = text.rpartition(":")
     if not host or "/" in host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65_535:
-        raise Wrong(f"{shown(text)} is no host:port; write it like 127.0.0.1:7070")
+        raise Wrong(f"{shown(text)} is no host:port; write it like {such}")
+
+
+def check_addresses(text: str) -> None:
+    """Whether it is `host:port`, or several with commas between."""
+    for address in text.split(","):
+        check_address(address.strip(), "127.0.0.1:50051")
+
+
+def check_place(text: str) -> None:
+    """Whether it is `host:port`, or a socket of this machine's."""
+    if not re.fullmatch(r"unix:/[^\x00-\x1f]+", text):
+        check_address(text)
+
+
+def check_queues(text: str) -> None:
+    """Whether it is a queue's name, or several with commas between; `*` is every queue."""
+    for name in text.split(","):
+        if name.strip() != "*" and not NAME.fullmatch(name.strip()):
+            raise Wrong(f"{shown(text)} names no queue; write it like default,mail")
+
+
+def check_worker(text: str) -> None:
+    """Whether a worker may be called so."""
+    if not NAME.fullmatch(text):
+        raise Wrong(f"{shown(text)} is no name: up to 100 letters, digits and _.-")
+
+
+def check_prefix(text: str) -> None:
+    """Whether keys of Redis may begin with it: no braces, which choose a cluster's node."""
+    if not re.fullmatch(r"[A-Za-z0-9._:-]{0,100}", text):
+        raise Wrong(f"{shown(text)} is no prefix: up to 100 letters, digits and ._:-")
+
+
+def check_redis(text: str) -> None:
+    """Whether it is the address of a Redis, of several nodes for a cluster. The adapter reads it closer."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        parts = urlsplit("")
+    nodes = parts.netloc.rpartition("@")[2].split(",")
+    match parts.scheme:
+        case "unix":
+            good = len(parts.path) > 1
+        case "redis" | "rediss" | "redis+cluster" | "rediss+cluster":
+            good = all(_NODE.fullmatch(node) for node in nodes)
+        case _:
+            good = False
+    if not good:
+        raise Wrong(
+            f"{shown(mask(text))} is no address of a Redis; write it like redis://127.0.0.1:6379/0, "
+            "or redis+cluster://a:6379,b:6379"
+        )
+
+
+def check_postgres(text: str) -> None:
+    """Whether it is the URL of a PostgreSQL database."""
+    try:
+        good = read_database(text).is_postgres
+    except TenutoError as error:
+        raise Wrong(str(error).removeprefix("database: ")) from None
+    if not good:
+        raise Wrong(
+            f"{shown(mask(text))} is no PostgreSQL; write it like postgresql://user@host:5432/name"
+        )
 
 
 class Url(Text):
     """The address of a server, shown without the password in it."""
 
-    def __init__(self) -> None:
-        super().__init__(check_url, "an address such as `http://127.0.0.1:8080`")
+    def __init__(
+        self,
+        check: Callable[[str], None] | None = check_url,
+        told: str = "an address such as `http://127.0.0.1:8080`",
+    ) -> None:
+        super().__init__(check, told)
 
     def show(self, value: str) -> str:
         """Without the password."""
-        return re.sub(r"//([^/@:]*):[^/@]*@", r"//\1:***@", value)
+        return mask(value)
+
+
+class Secret:
+    """Text that is never shown."""
+
+    def __init__(self, least: int = 1) -> None:
+        self._least = least
+        self.told = "text that is never shown" + (f", {least} bytes or more" if least > 1 else "")
+
+    def of_file(self, value: object) -> str:
+        """TOML's text."""
+        if not isinstance(value, str):
+            raise Wrong("it is no text; give it in quotes")
+        return self.of_text(value)
+
+    def of_text(self, text: str) -> str:
+        """As it is; of several with commas between, each is long enough."""
+        if "\0" in text:
+            raise Wrong("it holds a NUL character")
+        if text and any(len(each.strip().encode()) < self._least for each in text.split(",")):
+            raise Wrong(
+                f"it is too short; give {self._least} bytes or more, such as `openssl rand -hex 32` prints"
+            )
+        return text
+
+    def show(self, value: str) -> str:
+        """Whether there is one."""
+        return "***" if value else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -83,13 +83,27 @@ def load(
 
 
 def parse_database(url: str | None, environment: Mapping[str, str] = os.environ) -> Database:
-    """Read a path, `:memory:` or `sqlite:` URL; None means the setting `database`.
+    """Read a path, `:memory:`, a `sqlite:` or `postgresql:` URL; None means the setting `database`.
 
     Raises:
-        NotYet: a PostgreSQL URL.
         InvalidInput: another scheme, a directory, nothing at all; or settings that are wrong.
     """
-    return read_database(load(environment=environment).database if url is None else url)
+    if url is None:
+        return database_of(load(environment=environment))
+    database = read_database(url)
+    return _completed(database, load(environment=environment)) if database.is_postgres else database
+
+
+def database_of(settings: Settings) -> Database:
+    """The setting `database`, with those that go with it."""
+    return _completed(read_database(settings.database), settings)
+
+
+def _completed(database: Database, settings: Settings) -> Database:
+    if not database.is_postgres:
+        return database
+    own = settings.postgres
+    return replace(database, listen_url=own.listen_url or None, pool=own.pool)
 
 
 # -- a file ----------------------------------------------------------------------------------------
@@ -161,7 +175,9 @@ def _settled(row: Setting, value: Any, folder: Path | None) -> object:
             database = read_database(value, folder=folder)
         except TenutoError as error:
             raise Wrong(str(error).removeprefix("database: ")) from None
-        return value if folder is None else str(database)
+        return value if folder is None or database.is_postgres else str(database)
+    if row.key.endswith("_file") and value and folder is not None:
+        return str(folder / value)
     if row.name == "app" and value and folder is not None:
         target = value.rpartition(":")[0] or value
         return str(folder / value) if target.endswith(".py") else value

@@ -14,22 +14,34 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from tenuto.settings.database import DEFAULT_DATABASE
+from tenuto.settings.database import DEFAULT_DATABASE, POOL
 from tenuto.settings.kinds import (
     Choice,
     Kind,
+    Secret,
     Size,
     Span,
     Switch,
     Text,
     Url,
     Whole,
-    check_address,
+    check_addresses,
+    check_host,
+    check_place,
+    check_postgres,
+    check_prefix,
+    check_queues,
+    check_redis,
+    check_worker,
 )
 
 PREFIX = "TENUTO_"
 DEFAULT = "default"
+LOOPBACK = "127.0.0.1"
+SECRET_MIN = 32
+"""Bytes: what HS256 needs to be worth its name (RFC 7518, 3.2)."""
 _UNIT = "_us"
+_HOST = Text(check_host, "a name or an address")
 
 T = TypeVar("T")
 
@@ -44,6 +56,8 @@ class Setting:
     kind: Kind[Any]
     default: object
     doc: str
+    named: str = ""
+    """Its variable, where that is not the usual one."""
 
     @property
     def name(self) -> str:
@@ -53,17 +67,20 @@ class Setting:
     @property
     def variable(self) -> str:
         """Of the environment: `TENUTO_DEV__PORT`."""
-        return PREFIX + self.name.replace(".", "__").upper()
+        return self.named or PREFIX + self.name.replace(".", "__").upper()
 
     @property
     def option(self) -> str:
-        """Of the command line, where a command has it: `--port`."""
-        return f"--{self.key}"
+        """Of the command line, where a command has it: `--grpc-port`."""
+        word = self.table if self.table and self.key == "url" else self.key  # redis.url is --redis
+        return f"--{word.replace('_', '-')}"
 
 
-def _setting(kind: Kind[T], default: object, doc: str) -> T:
+def _setting(kind: Kind[T], default: object, doc: str, *, variable: str = "") -> T:
     """A field: its default is written as in a file."""
-    made: T = field(default=kind.of_file(default), metadata={"kind": kind, "doc": doc})
+    metadata = {"kind": kind, "doc": doc, "variable": variable}
+    shown = not isinstance(kind, Secret | Url)  # what may hold a password stands in no traceback
+    made: T = field(default=kind.of_file(default), metadata=metadata, repr=shown)
     return made
 
 
@@ -78,16 +95,127 @@ class Dev:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """`tenuto server`."""
+
+    host: str = _setting(
+        _HOST, LOOPBACK, "Address of REST and the page; beyond loopback, `auth.secret` is needed."
+    )
+    port: int = _setting(Whole(0, 65_535), 8080, "Port of these; 0 takes a free one.")
+    grpc_host: str = _setting(
+        _HOST, LOOPBACK, "Address for workers; beyond loopback, `auth.secret` is needed."
+    )
+    grpc_port: int = _setting(Whole(0, 65_535), 50_051, "Port for workers; 0 takes a free one.")
+    drain_us: int = _setting(
+        Span("0s", "1h"), "10s", "How long workers may take to go elsewhere when a server stops."
+    )
+    lease_us: int = _setting(
+        Span("2s", "10m"),
+        "10s",
+        "How long a worker may be silent before its tasks run again, elsewhere.",
+    )
+    reflection: bool = _setting(
+        Switch(), False, "Whether the workers' service describes itself to whoever can connect."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Postgres:
+    """A `postgresql:` database."""
+
+    listen_url: str = _setting(
+        Url(check_postgres, "`postgresql://…`"),
+        "",
+        "A way past PgBouncer for LISTEN; empty: that of `database`.",
+    )
+    pool: int = _setting(
+        Whole(2, 200), POOL, "Most connections of one process, beside the one that listens."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redis:
+    """Redis or Valkey, for dispatch."""
+
+    url: str = _setting(
+        Url(check_redis, "`redis://…`, `rediss://…`, `redis+cluster://…` or `unix:///…`"),
+        "",
+        "Where streams of ready tasks are; it may lose them.",
+    )
+    prefix: str = _setting(
+        Text(check_prefix, "letters, digits, `.`, `_`, `:`, `-`"),
+        "",
+        "Before every key, where several installations share one Redis.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Auth:
+    """Tokens: what servers ask for, and what clients and workers show. Tokens and secrets are never printed."""
+
+    secret: str = _setting(
+        Secret(SECRET_MIN),
+        "",
+        "Signs tokens; two with a comma between are both accepted, and the first one signs.",
+        variable="TENUTO_AUTH_SECRET",
+    )
+    secret_file: str = _setting(
+        Text(told="a file"),
+        "",
+        "A file with a secret a line, in place of `secret`; read again when it changes.",
+        variable="TENUTO_AUTH_SECRET_FILE",
+    )
+    token: str = _setting(
+        Secret(), "", "What commands and workers show a server.", variable="TENUTO_TOKEN"
+    )
+    token_file: str = _setting(
+        Text(told="a file"),
+        "",
+        "A file with the token, in place of `token`; read again at each connection.",
+        variable="TENUTO_TOKEN_FILE",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
     """What executes tasks."""
 
+    server: str = _setting(
+        Text(check_addresses, "`host:port`, or several with commas between"),
+        f"{LOOPBACK}:50051",
+        "Where `tenuto worker` finds servers; the next is tried when one is lost.",
+    )
+    queues: str = _setting(
+        Text(check_queues, "names with commas between"),
+        "default",
+        "What `tenuto worker` works for; `*` is every queue.",
+    )
+    name: str = _setting(
+        Text(check_worker, "a name"),
+        "",
+        "Its name for people; empty: the host's. A random end is added.",
+    )
     slots: int = _setting(Whole(1, 10_000), 50, "Attempts at the same time.")
     threads: int = _setting(Whole(1, 1_000), 16, "Of these, `def` tasks at the same time.")
     processes: int = _setting(
-        Whole(1, 256), 2, "Of these, tasks with `process=True` at the same time."
+        Whole(1, 256),
+        2,
+        "Of these, tasks with `process=True` at the same time; `--processes` is `worker.task_processes`.",
     )
     drain_us: int = _setting(
-        Span("0s", "1h"), "10s", "How long tasks under way may go on when the engine stops."
+        Span("0s", "1h"),
+        "10s",
+        "How long tasks under way may go on when `dev` or `run` stops; `tenuto worker` has `worker.grace`.",
+    )
+    task_processes: int = _setting(
+        Whole(0, 256),
+        0,
+        "Processes in which `tenuto worker` runs functions (`--processes`); 0: as many as there are cores.",
+    )
+    grace_us: int = _setting(
+        Span("0s", "1h"),
+        "30s",
+        "How long tasks under way may go on when `tenuto worker` stops (`--grace`).",
     )
 
 
@@ -111,7 +239,7 @@ class Languages:
         "Whether `language: cpython` runs; it is limited, but no wall against an enemy.",
     )
     server: str = _setting(
-        Text(check_address, "`host:port`"),
+        Text(check_place, "`host:port` or `unix:/path`"),
         "",
         "A `tenuto language-server` to use; empty: this process starts its own.",
     )
@@ -152,12 +280,21 @@ class Settings:
         "Where your tasks are; empty: `app.py` beside the definition.",
     )
     database: str = _setting(
-        Text(told="a path, `sqlite:///path` or `:memory:`"),
+        Url(None, "a path, `sqlite:///path`, `:memory:` or `postgresql://user@host/name`"),
         str(DEFAULT_DATABASE),
         "Where runs are kept.",
     )
+    dispatch: str = _setting(
+        Choice("auto", "database", "redis"),
+        "auto",
+        "How ready tasks reach servers of a cluster; auto: by Redis when `redis.url` is set.",
+    )
     url: str = _setting(Url(), "", "The server that commands speak to; empty: the database itself.")
     dev: Dev = field(default_factory=Dev)
+    server: Server = field(default_factory=Server)
+    postgres: Postgres = field(default_factory=Postgres)
+    redis: Redis = field(default_factory=Redis)
+    auth: Auth = field(default_factory=Auth)
     worker: Worker = field(default_factory=Worker)
     languages: Languages = field(default_factory=Languages)
     api: Api = field(default_factory=Api)
@@ -180,7 +317,17 @@ class Settings:
 
 
 TABLES: Mapping[str, type[Any]] = MappingProxyType(
-    {"dev": Dev, "worker": Worker, "languages": Languages, "api": Api, "log": Log}
+    {
+        "dev": Dev,
+        "server": Server,
+        "postgres": Postgres,
+        "redis": Redis,
+        "auth": Auth,
+        "worker": Worker,
+        "languages": Languages,
+        "api": Api,
+        "log": Log,
+    }
 )
 
 
@@ -196,6 +343,7 @@ def _rows() -> Iterator[Setting]:
                     each.metadata["kind"],
                     each.default,
                     each.metadata["doc"],
+                    each.metadata["variable"],
                 )
 
 

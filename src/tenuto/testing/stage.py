@@ -43,8 +43,8 @@ from tenuto.testing.faults import (
     workflow_of,
 )
 from tenuto.views.timeline import node_of
+from tenuto.worker.attempts import Gate
 from tenuto.worker.calls import failure_of, result_of
-from tenuto.worker.runner import Gate
 
 _FOREVER_US = 1 << 62
 
@@ -205,8 +205,8 @@ class _Gateway:
     def __init__(self, stage: HandStage, inner: TaskGateway) -> None:
         self._stage, self._inner = stage, inner
 
-    async def register(self, worker: WorkerInfo) -> None:
-        await self._inner.register(worker)
+    async def register(self, worker: WorkerInfo, held: Sequence[Beat] | None = None) -> None:
+        await self._inner.register(worker, held)
 
     async def lease(self, worker: WorkerId, free: int) -> Sequence[Lease]:
         return _unfenced(await self._inner.lease(worker, free))
@@ -228,6 +228,9 @@ class _Gateway:
 
     async def release(self, worker: WorkerId, beats: Sequence[Beat]) -> None:
         await self._inner.release(worker, beats)
+
+    async def lose(self, worker: WorkerId, beats: Sequence[Beat]) -> None:
+        await self._inner.lose(worker, beats)
 
     async def leave(self, worker: WorkerId) -> None:
         await self._inner.leave(worker)

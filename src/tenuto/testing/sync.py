@@ -41,6 +41,7 @@ class EngineVerbs:
         *,
         key: str | None = None,
         vars: Mapping[str, object] | None = None,
+        priority: int = 0,
     ) -> Run:
         """Start a run, as `Tenuto.start` does; it is stored when this returns, and its tasks are on their way.
 
@@ -49,7 +50,7 @@ class EngineVerbs:
             InvalidDefinition: with all findings.
         """
         me = cast("Engine", self)
-        return me.wait(me.astart(workflow, input, key=key, vars=vars), "start")
+        return me.wait(me.astart(workflow, input, key=key, vars=vars, priority=priority), "start")
 
     def enqueue(self, task: Callable[..., Any] | str, /, **params: object) -> Run:
         """Call one task durably, as `Tenuto.enqueue` does."""

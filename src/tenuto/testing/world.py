@@ -231,6 +231,7 @@ class Engine(EngineVerbs):
         *,
         key: str | None = None,
         vars: Mapping[str, object] | None = None,
+        priority: int = 0,
     ) -> Run:
         """Start a run, as `Tenuto.start` does; it is stored when this returns, and its tasks are on their way.
 
@@ -242,7 +243,9 @@ class Engine(EngineVerbs):
             await self._learn(workflow)
         else:
             await self.adeploy(workflow)
-        run = Run(await self.app.astart(workflow, input, key=key, vars=vars), self)
+        run = Run(
+            await self.app.astart(workflow, input, key=key, vars=vars, priority=priority), self
+        )
         await self.settle()
         return run
 

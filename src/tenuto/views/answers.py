@@ -6,8 +6,9 @@ A run is named by its id, or by the beginning or end of it. Pages carry a cursor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from tenuto.model.errors import InvalidInput, NotFound
 from tenuto.model.graph import Graph
@@ -28,6 +29,7 @@ from tenuto.views.timeline import node_of
 from tenuto.views.verify import check_run, checked_json
 from tenuto.views.versions import find_version, unknown_alias
 
+T = TypeVar("T")
 RUN_STATES = ("pending", "running", "paused", *list(RunState)[2:])
 """As people see them."""
 TASK_STATES = ("pending", "running", *list(TaskState)[1:])
@@ -117,20 +119,28 @@ class Answers:
         """The run that `text` names. Raises NotFound, InvalidInput (several)."""
         return await find_run(self.reads, text)
 
+    async def found(self, text: str, use: Callable[[RunId], Awaitable[T]]) -> T:
+        """What `use` makes of the run that `text` names. A whole id is looked for only where `use` raises NotFound."""
+        if _RUN_ID.fullmatch(text):
+            try:
+                return await use(RunId(text))
+            except NotFound:
+                pass  # then it says what may be meant
+        return await use(await self.find(text))
+
     async def report(self, text: str) -> Report:
         """Everything about a run, as `render` shows it. Raises NotFound, InvalidInput."""
         found, _ = await self._look(text)
         return found
 
     async def _look(self, text: str) -> tuple[Report, Graph]:
-        report, _, graph = await look(
-            self.reads,
-            await self.find(text),
-            now=self.now(),
-            database=self.database,
-            engine=self.engine,
-        )
-        return report, graph
+        async def seen(run_id: RunId) -> tuple[Report, Graph]:
+            report, _, graph = await look(
+                self.reads, run_id, now=self.now(), database=self.database, engine=self.engine
+            )
+            return report, graph
+
+        return await self.found(text, seen)
 
     async def get_run(self, text: str) -> Document:
         """Everything about a run."""

@@ -140,6 +140,7 @@ def worker_document(row: WorkerRow) -> Document:
         "lag_us": row.lag_us,
         "version": row.version,
         "seen_at": format_instant(row.seen_at),
+        "lost": row.lost,
     }
 
 

@@ -112,6 +112,7 @@ class Report:
         params, item: what the run of a `do:` was given beside them.
         parent: run and place that called it; `source`: the run that it replays.
         epoch: 1, and one more with each retry.
+        priority: of its tasks whose nodes set none.
         compensation: `none` was begun, `complete`, or `partial`.
         held_by: the run to resume where this one is paused; empty for itself.
     """
@@ -140,6 +141,7 @@ class Report:
     parent: tuple[RunId, Place] | None = None
     source: str | None = None
     epoch: int = 1
+    priority: int = 0
     compensation: str = "none"
     closing: ClosingLine | None = None
     children: Children = Children()
@@ -246,6 +248,7 @@ def make_report(graph: Graph, detail: RunDetail, known: Known) -> Report:
         parent=run.parent,
         source=run.source,
         epoch=detail.snapshot.epoch,
+        priority=detail.snapshot.priority,
         compensation=run.compensation,
         closing=closing_line(detail.snapshot),
         children=known.children,
@@ -405,7 +408,8 @@ def _working(
         return "ready", None, RESUMED
     if isinstance(node.detail, Call):  # no worker does it
         return "running", None, ""
-    knows = [worker for worker in known.workers if task.name in worker.names]
+    alive = [worker for worker in known.workers if not worker.lost or known.engine is None]
+    knows = [worker for worker in alive if task.name in worker.names]
     if not knows:
         return "ready", None, f"a worker that has `{task.name}`"
     if not any({task.queue, ALL_QUEUES} & {*worker.queues} for worker in knows):
@@ -514,6 +518,7 @@ def report_json(report: Report) -> dict[str, object]:
         "parent": parent_document(report.parent),
         "source": report.source,
         "epoch": report.epoch,
+        "priority": report.priority,
         "compensation": report.compensation,
         "closing": closing_document(report.closing),
         "children": children_document(report.children),

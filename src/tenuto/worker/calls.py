@@ -13,7 +13,6 @@ from collections.abc import Callable
 from tenuto.ports.gateway import Failed, Lease, Result, Success
 from tenuto.runtime.results import INVALID_RESULT, Refused, canonical, parse
 from tenuto.worker.context import Context, enter
-from tenuto.worker.notes import Notebook
 from tenuto.worker.registry import Misfit, Task, TaskError
 
 MESSAGE_MAX = 2_000
@@ -37,12 +36,12 @@ class Call:
     __slots__ = ("answer", "begun", "context", "ended", "job", "lease", "result", "task", "waiters")
 
     def __init__(
-        self, lease: Lease, task: Task, answer: asyncio.Future[Result], notebook: Notebook
+        self, lease: Lease, task: Task, answer: asyncio.Future[Result], context: Context
     ) -> None:
         self.lease = lease
         self.task = task
         self.answer = answer
-        self.context = Context(lease, notebook)
+        self.context = context
         self.job: asyncio.Task[None] | None = None
         self.result: Result | None = None
         self.begun = not task.process

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import ctypes
 import logging
 import os
 import runpy
@@ -29,6 +28,7 @@ from typing import Any, cast
 
 from tenuto.ports.gateway import Failed, Lease, NoteKind, Result
 from tenuto.runtime.logging import ROOT
+from tenuto.worker.bonds import die_with, let_go
 from tenuto.worker.calls import Call, failure_of, run_coroutine, run_function, text_of
 from tenuto.worker.context import Context
 from tenuto.worker.frames import Unpacker, pack, result_document
@@ -36,7 +36,6 @@ from tenuto.worker.notes import TEXT_MAX, Notebook
 from tenuto.worker.registry import Registry, Task
 from tenuto.worker.spawnable import Address, NotImportable, find
 
-_PR_SET_PDEATHSIG = 1
 _BEAT_S = 0.01
 """Heartbeats of a task that come faster are one."""
 _CHUNK = 1 << 16
@@ -53,13 +52,13 @@ def main(handle: int, parent: int, held: Sequence[int]) -> None:
 
     `parent`: the process that started this one. `held`: descriptors that only have to stay open as long as we live.
     """
-    _die_with(parent)
+    die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     child = _Child(socket.socket(fileno=handle))
     signal.signal(signal.SIGTERM, child.on_terminate)
     for each in (handle, *held):
         os.set_inheritable(each, False)
-    os.register_at_fork(after_in_child=lambda: _let_go(handle, *held))
+    os.register_at_fork(after_in_child=lambda: let_go(handle, *held))
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
@@ -79,7 +78,7 @@ class _Child:
     def serve(self) -> None:
         """Run what comes, until told to end."""
         root = logging.getLogger(ROOT)
-        root.handlers[:] = [_Forward(self.send)]
+        root.handlers[:] = [Forward(self.send)]
         root.propagate = False
         threading.Thread(target=self._listen, name="tenuto-pipe", daemon=True).start()
         try:
@@ -178,8 +177,8 @@ class _Child:
 
     def _execute(self, lease: Lease, task: Task) -> Result:
         # Nobody waits on the call's answer here: the engine has a call of its own.
-        call = Call(lease, task, cast("asyncio.Future[Result]", None), _PipedNotes(self.send))
-        call.context = _PipedContext(lease, _PipedNotes(self.send), self.send)
+        context = PipedContext(lease, _PipedNotes(self.send), self.send)
+        call = Call(lease, task, cast("asyncio.Future[Result]", None), context)
         self._call = call
         try:
             if task.is_async:
@@ -204,7 +203,7 @@ class _Child:
         await run_coroutine(call, lambda: False)
 
 
-class _PipedContext(Context):
+class PipedContext(Context):
     """An attempt whose heartbeats go to the engine."""
 
     __slots__ = ("_beaten_at", "_send")
@@ -241,7 +240,7 @@ class _PipedNotes(Notebook):
         )
 
 
-class _Forward(logging.Handler):
+class Forward(logging.Handler):
     """The engine's own log lines, written by the engine's process."""
 
     def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
@@ -278,18 +277,3 @@ def _own_part(frames: types.TracebackType | None) -> types.TracebackType | None:
             return own
         own = own.tb_next
     return frames
-
-
-def _die_with(parent: int) -> None:
-    """Have the kernel kill this process with the one that started it."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before the kernel knew
-        os._exit(1)
-
-
-def _let_go(*handles: int) -> None:
-    """In a process that the user's code forked: what is between the engine and its child is not for it."""
-    for handle in handles:
-        with contextlib.suppress(OSError):
-            os.close(handle)

@@ -37,6 +37,7 @@ from tenuto.runtime.logging import ROOT, get_logger
 from tenuto.runtime.results import canonical
 from tenuto.worker.calls import Call, text_of
 from tenuto.worker.frames import Unpacker, pack, result_of_document
+from tenuto.worker.launching import python
 from tenuto.worker.notes import Notebook
 from tenuto.worker.registry import UNTYPED
 from tenuto.worker.spawnable import address_of
@@ -234,7 +235,7 @@ class Children:
         call = child.call
         match message["say"]:
             case "log":
-                _relay(message)
+                relay_log(message)
             case _ if call is None:
                 return  # a thread that the user's code left behind
             case "begun":
@@ -270,11 +271,11 @@ class Children:
             if not child.leaving:
                 call.result = call.result or _death(status)
                 log.warning(
-                    "child_died", pid=child.pid, task_id=call.lease.task_id, how=_how(status)
+                    "child_died", pid=child.pid, task_id=call.lease.task_id, how=how_of(status)
                 )
             self._end(call)
         elif not child.leaving:
-            log.warning("idle_child_died", pid=child.pid, how=_how(status))
+            log.warning("idle_child_died", pid=child.pid, how=how_of(status))
 
     def _hand_out(self, call: Call) -> bool:
         """Give a call to an idle child, or to a new one. False: all are busy."""
@@ -461,13 +462,8 @@ class _Child:
 
 def _command(handle: int, held: Sequence[int]) -> list[str]:
     """An interpreter as this one, that serves at `handle`."""
-    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - as multiprocessing
-    ours = str(Path(__file__).parents[2])
-    code = (
-        f"import sys; sys.path.append({ours!r}); from tenuto.worker.child import main;"
-        f" main({handle}, {os.getpid()}, {tuple(held)!r})"
-    )
-    return [sys.executable, *flags, "-P", "-c", code]
+    told = f"{handle}, {os.getpid()}, {tuple(held)!r}"
+    return python(f"from tenuto.worker.child import main; main({told})")
 
 
 def _order(call: Call) -> dict[str, Any]:
@@ -496,7 +492,7 @@ def _pidfd(pid: int) -> int:
     return -1
 
 
-def _relay(message: dict[str, Any]) -> None:
+def relay_log(message: dict[str, Any]) -> None:
     """Write a child's log line as if it were of this process."""
     fields = dict(message["fields"])
     event = str(fields.pop("event", ""))
@@ -509,12 +505,13 @@ def _death(status: int) -> Failed:
     details = {"signal": _signal(status)} if status < 0 else {"exit_code": status}
     return Failed(
         code="process_died",
-        message=f"the process of this attempt {_how(status)}",
+        message=f"the process of this attempt {how_of(status)}",
         details=canonical(details),
     )
 
 
-def _how(status: int) -> str:
+def how_of(status: int) -> str:
+    """How a process ended, for people: after `the process`."""
     if status >= 0:
         return f"ended itself with exit code {status}"
     hint = ": out of memory, or by hand" if status == -signal.SIGKILL else ""

@@ -10,7 +10,7 @@ line as it comes, so it is there also when the code then takes too long.
 | `memory` | it needed more memory than it may take | no |
 | `output_too_large` | its result is larger than it may be | no |
 | `invalid_result` | its result is nothing that JSON can hold | no |
-| `language_unavailable` | the language could not be run just now, or is off | yes; no |
+| `language_unavailable` | the language could not be run just now (one elsewhere is waited for), or is off | yes; no |
 """
 
 from __future__ import annotations

@@ -98,6 +98,15 @@ class Notebook:
         """Whether something has gathered. May be late by a moment."""
         return self._woken
 
+    def accept(self, notes: Sequence[Note]) -> None:
+        """Take over what another process has gathered, in its order and within its bounds."""
+        now = monotonic_ns() // 1_000
+        with self._lock:
+            self._waiting.extend((note, now - note.age_us) for note in notes)
+            wake = self._gathered()
+        if wake is not None:
+            wake()
+
     def put_back(self, notes: Sequence[Note]) -> None:
         """Notes that could not be sent; the next `take` hands them out again."""
         now = monotonic_ns() // 1_000

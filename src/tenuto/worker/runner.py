@@ -1,11 +1,11 @@
 """The worker's loop: lease, execute, heartbeat, report, drain. Knows the gateway port and executors, nothing of runs.
 
-Theory of operation. A worker holds leases; each is an `_Attempt` from the answer that brought it until its result is
+Theory of operation. A worker holds leases; each is an `Attempt` from the answer that brought it until its result is
 acknowledged, or it is forgotten or released. Four things go on side by side:
 
 * the poller asks for as many leases as slots are free; reports ask for more in the same breath (eager hand-out), and
   what either has asked for is reserved, so that answers never exceed the slots;
-* one asyncio task per attempt awaits its executor;
+* one asyncio task per attempt awaits its executor; whose process dies under it is told to the gateway as lost;
 * the reporter hands in all results that are there, in one call; while it is under way further results gather. A result
   is kept until the gateway has answered, however long that takes;
 * the beater extends all held leases in one call, three times in a lease's length;
@@ -21,13 +21,11 @@ Executors are the caller's to close, after `run` has returned.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from enum import Enum
-from typing import Protocol, runtime_checkable
 
 from tenuto.model.errors import Unavailable
-from tenuto.model.ids import LeaseId, TaskId
+from tenuto.model.ids import LeaseId, TaskId, WorkerId
 from tenuto.model.instants import SECOND_US, format_duration
 from tenuto.ports.clock import Alarm, Alarms, Dice
 from tenuto.ports.executor import Executor
@@ -36,7 +34,6 @@ from tenuto.ports.gateway import (
     Failed,
     Lease,
     Load,
-    Report,
     Result,
     TaskGateway,
     Verdict,
@@ -44,6 +41,8 @@ from tenuto.ports.gateway import (
 )
 from tenuto.runtime.backoff import Backoff
 from tenuto.runtime.logging import get_logger
+from tenuto.runtime.service import pause
+from tenuto.worker.attempts import Attempt, Gate, ProcessLost, Stop
 from tenuto.worker.calls import text_of
 from tenuto.worker.notes import Notebook
 from tenuto.worker.user import Interrupted
@@ -71,57 +70,14 @@ _IDLE_BEATS = 3
 log = get_logger("worker")
 
 
-@runtime_checkable
-class Gate(Protocol):
-    """An executor whose work may outlive its result: threads cannot be stopped."""
-
-    def busy(self, task_id: TaskId) -> bool:
-        """Whether work of that task still runs."""
-        ...
-
-    async def until_free(self, task_id: TaskId) -> None:
-        """Wait until it does not."""
-        ...
-
-    def take_beat(self, task_id: TaskId) -> bool:
-        """Whether the task sent a heartbeat of its own since this was last asked."""
-        ...
-
-
-class _Stop(Enum):
-    """Why the work of an attempt was stopped from here."""
-
-    TIMEOUT = "timeout"
-    FORGET = "forget"
-    RELEASE = "release"
-
-
-class _Attempt:
-    """A held lease. Times are seconds of the loop's clock."""
-
-    __slots__ = ("fence_at", "gated", "job", "lease", "over_at", "result", "stop", "timer")
-
-    def __init__(self, lease: Lease, fence_at: float, over_at: float | None) -> None:
-        self.lease = lease
-        self.fence_at = fence_at
-        self.over_at = over_at
-        self.gated = False
-        self.job: asyncio.Task[None] | None = None
-        self.result: Result | None = None
-        self.stop: _Stop | None = None
-        self.timer: Alarm | None = None
-
-    def beat(self, *, alive: bool = False) -> Beat:
-        lease = self.lease
-        return Beat(run_id=lease.run_id, place=lease.place, lease_id=lease.lease_id, alive=alive)
-
-
 class Runner:
     """A worker, as a service. One `run` in its life.
 
     Attributes:
         info: as it announces itself; whoever replaces it announces it too.
         drain_us: how long running attempts may take to end once stopping is set; read at that moment.
+        says_outages: whether to log that the gateway cannot be used; False: it does so itself.
+        on_extended: called when leases have been extended: see `fence_of`.
     """
 
     name = "worker"
@@ -133,12 +89,12 @@ class Runner:
         executors: Mapping[str, Executor],
         *,
         dice: Dice,
-        lease_us: int = LEASE_US,
+        lease_us: int | Callable[[], int] = LEASE_US,
         drain_us: int = DRAIN_US,
         notebook: Notebook | None = None,
         alarms: Alarms | None = None,
     ) -> None:
-        """`executors`: by task name; the one named `""` takes all others. `lease_us`: as the gateway grants.
+        """`executors`: by task name; the one named `""` takes all others. `lease_us`: as the gateway grants just now.
         `notebook`: where executors write what attempts say. `alarms`: what times are counted on; None: the loop.
         """
         self._gateway = gateway
@@ -149,20 +105,31 @@ class Runner:
         self._dice = dice
         self._notebook = notebook if notebook is not None else Notebook()
         self._notes_there = asyncio.Event()
-        self._lease_s = lease_us / 1_000_000
+        self._lease_us = lease_us
         self.drain_us = drain_us
         self._given_alarms = alarms
-        self._held: dict[LeaseId, _Attempt] = {}
-        self._finished: list[_Attempt] = []
-        self._returning: list[_Attempt] = []
+        self._held: dict[LeaseId, Attempt] = {}
+        self._finished: list[Attempt] = []
+        self._returning: list[Attempt] = []
+        self._lost: list[Attempt] = []
+        self._gated: set[TaskId] = set()
         self._asked = 0
         self._wanted = 0
         self._draining = False
+        self._rushed = False
+        self._down = False
+        self.says_outages = True
+        self.on_extended: Callable[[], None] | None = None
         self._fence: Alarm | None = None
         self._report_now = asyncio.Event()
         self._beat_now = asyncio.Event()
         self._changed = asyncio.Event()
         self._lag_us = 0
+
+    @property
+    def _lease_s(self) -> float:
+        lease_us = self._lease_us if isinstance(self._lease_us, int) else self._lease_us()
+        return lease_us / 1_000_000
 
     def holds(self, lease_id: LeaseId) -> bool:
         """Whether this lease is still being worked on, or its result not yet acknowledged.
@@ -175,6 +142,20 @@ class Runner:
     def held(self) -> int:
         """How many leases."""
         return len(self._held)
+
+    def fence_of(self, lease_id: LeaseId) -> float | None:
+        """When a lease ends, in seconds of the loop's clock; None: it is not held."""
+        attempt = self._held.get(lease_id)
+        return None if attempt is None else attempt.fence_at
+
+    def hurry(self) -> None:
+        """While it drains: give back at once what has not ended."""
+        self._rushed = True
+        self._changed.set()
+
+    def beats(self) -> list[Beat]:
+        """All leases that it works under or has not had an answer about."""
+        return [attempt.beat() for attempt in self._held.values()]
 
     async def beat(self) -> None:
         """Extend all leases now and stop what is no longer wanted, instead of within a third of a lease."""
@@ -218,13 +199,26 @@ class Runner:
         backoff = self._backoff()
         while not stopping.is_set():
             try:
-                await self._gateway.register(self.info)
+                # While a report wants leases, an answer with some may be on its way.
+                await self._gateway.register(self.info, None if self._wanted else self.beats())
             except Unavailable as error:
-                log.warning("gateway_unavailable", verb="register", reason=str(error))
-                await asyncio.sleep(backoff.next_us() / 1_000_000)
+                self._unavailable("register", error)
+                await pause(stopping, backoff.next_us())
             else:
+                self._available()
                 return True
         return False
+
+    def _unavailable(self, verb: str, error: Exception) -> None:
+        """Say so once, however often it is tried."""
+        if not self._down and self.says_outages:
+            log.warning("gateway_unavailable", verb=verb, reason=str(error))
+        self._down = True
+
+    def _available(self) -> None:
+        if self._down and self.says_outages:
+            log.info("gateway_available")
+        self._down = False
 
     def _free(self) -> int:
         """Slots that nothing holds and nothing under way has asked for."""
@@ -243,7 +237,7 @@ class Runner:
             try:
                 leases = await self._gateway.lease(self.info.id, free)
             except Unavailable as error:
-                log.warning("gateway_unavailable", verb="lease", reason=str(error))
+                self._unavailable("lease", error)
                 self._asked = 0
                 await asyncio.sleep(backoff.next_us() / 1_000_000)
                 await self._register(never)
@@ -251,6 +245,7 @@ class Runner:
             finally:
                 self._asked = 0
             backoff.reset()
+            self._available()
             self._start(leases, sent)
             if not leases:
                 # The port waits for a task; one that does not must not make us spin.
@@ -259,12 +254,12 @@ class Runner:
     def _start(self, leases: Sequence[Lease], sent: float) -> None:
         """Begin to work on leases whose request was sent at `sent`."""
         now = self._alarms.time()
-        late: list[_Attempt] = []
+        late: list[Attempt] = []
         for lease in leases:
             if lease.lease_id in self._held:
                 continue  # the same grant, told twice
             over_at = None if lease.attempt_us is None else now + lease.attempt_us / 1_000_000
-            attempt = _Attempt(lease, sent + lease.lease_us / 1_000_000, over_at)
+            attempt = Attempt(lease, sent + lease.lease_us / 1_000_000, over_at)
             self._held[lease.lease_id] = attempt
             if self._draining:
                 self._give_back(attempt)  # answered to a request from before the drain
@@ -279,7 +274,7 @@ class Runner:
             # A heartbeat tells how it stands; only then does work begin.
             self._group.create_task(self._confirm(late), name="worker-confirm")
 
-    async def _confirm(self, attempts: Sequence[_Attempt]) -> None:
+    async def _confirm(self, attempts: Sequence[Attempt]) -> None:
         """Begin work on leases that the gateway says are alive."""
         backoff = self._backoff()
         while attempts := [a for a in attempts if a.lease.lease_id in self._held]:
@@ -293,7 +288,7 @@ class Runner:
                 else:
                     self._begin(attempt)
 
-    def _begin(self, attempt: _Attempt) -> None:
+    def _begin(self, attempt: Attempt) -> None:
         lease = attempt.lease
         if attempt.over_at is not None:
             until = attempt.over_at
@@ -307,7 +302,7 @@ class Runner:
 
     # -- working ---------------------------------------------------------------------------------------------------
 
-    async def _work(self, attempt: _Attempt) -> None:
+    async def _work(self, attempt: Attempt) -> None:
         """Run one attempt to a result, or to being forgotten or released."""
         lease = attempt.lease
         result: Result | None = None
@@ -315,21 +310,27 @@ class Runner:
             gate = self._gate(lease.name)
             if gate is not None and gate.busy(lease.task_id):
                 attempt.gated = True
-                log.info("attempt_waits_for_earlier_one", task_id=lease.task_id)
+                if lease.task_id not in self._gated:  # it may come again and again
+                    self._gated.add(lease.task_id)
+                    log.info("attempt_waits_for_earlier_one", task_id=lease.task_id)
                 await gate.until_free(lease.task_id)
             attempt.gated = False
+            self._gated.discard(lease.task_id)
             result = await self._executor(lease.name).execute(lease)
         except asyncio.CancelledError:
             if attempt.stop is None:
                 raise  # the runner itself is being ended
-            if attempt.stop is _Stop.TIMEOUT:
+            if attempt.stop is Stop.TIMEOUT:
                 assert lease.attempt_us is not None
                 result = Failed(
                     code="timeout",
                     message=f"no result within {format_duration(lease.attempt_us)}",
                 )
+        except ProcessLost:
+            if attempt.stop is None:
+                attempt.stop = Stop.LOSE
         except Interrupted:
-            attempt.stop = _Stop.RELEASE
+            attempt.stop = Stop.RELEASE
             if not self._draining:
                 # Or this worker would get the task again at once, and so on.
                 await asyncio.sleep(_INTERRUPTED_US / 1_000_000)
@@ -342,7 +343,10 @@ class Runner:
             attempt.result = result
             self._finished.append(attempt)
             self._report_now.set()
-        elif attempt.stop is _Stop.RELEASE and (attempt.gated or await self._unwound(lease)):
+        elif attempt.stop is Stop.LOSE:
+            self._lost.append(attempt)
+            self._report_now.set()
+        elif attempt.stop is Stop.RELEASE and (attempt.gated or await self._unwound(lease)):
             self._give_back(attempt)
         else:
             self._forget(attempt)
@@ -366,36 +370,36 @@ class Runner:
             return False
         return True
 
-    def _expire(self, attempt: _Attempt) -> None:
+    def _expire(self, attempt: Attempt) -> None:
         """The attempt's time is over; or, if it never began, its time to wait for that."""
         assert attempt.over_at is not None
         if attempt.gated:
-            self._stop(attempt, _Stop.RELEASE)
+            self._stop(attempt, Stop.RELEASE)
         elif self._alarms.time() < attempt.over_at - 0.001:
             attempt.timer = self._alarms.call_at(attempt.over_at, self._expire, attempt)
         else:
-            self._stop(attempt, _Stop.TIMEOUT)
+            self._stop(attempt, Stop.TIMEOUT)
 
-    def _stop(self, attempt: _Attempt, why: _Stop) -> None:
+    def _stop(self, attempt: Attempt, why: Stop) -> None:
         """Stop work that has no result yet."""
         if attempt.result is not None or attempt.stop is not None:
             return
         attempt.stop = why
         if attempt.job is not None:
             attempt.job.cancel()
-        elif why is _Stop.RELEASE:
+        elif why is Stop.RELEASE:
             self._give_back(attempt)
         else:
             self._forget(attempt)
 
-    def _forget(self, attempt: _Attempt) -> None:
+    def _forget(self, attempt: Attempt) -> None:
         self._held.pop(attempt.lease.lease_id, None)
         gate = self._gate(attempt.lease.name)
         if gate is None or not gate.busy(attempt.lease.task_id):  # else the executor closes it
             self._notebook.close(attempt.lease.lease_id)
         self._changed.set()
 
-    def _give_back(self, attempt: _Attempt) -> None:
+    def _give_back(self, attempt: Attempt) -> None:
         self._returning.append(attempt)
         self._report_now.set()
 
@@ -422,10 +426,10 @@ class Runner:
                 continue
             lease = attempt.lease
             if lease.attempt_us is not None and lease.attempt_us <= lease.lease_us:
-                self._stop(attempt, _Stop.RELEASE if attempt.gated else _Stop.TIMEOUT)
+                self._stop(attempt, Stop.RELEASE if attempt.gated else Stop.TIMEOUT)
             else:
                 log.warning("lease_ran_out", task_id=lease.task_id, attempt=lease.attempt)
-                self._stop(attempt, _Stop.FORGET)
+                self._stop(attempt, Stop.FORGET)
         if next_at is not None:
             self._guard(next_at)
 
@@ -456,7 +460,7 @@ class Runner:
         ]
         return max(0.01, min([self._lease_s, *bounds]) / 3)
 
-    async def _extend(self, attempts: Sequence[_Attempt]) -> bool:
+    async def _extend(self, attempts: Sequence[Attempt]) -> bool:
         """One heartbeat for these leases; stops the work of those that it lost. False: no answer."""
         beats = [attempt.beat(alive=self._take_beat(attempt.lease)) for attempt in attempts]
         load = Load(busy=len(self._held), capacity=self.info.capacity, lag_us=self._lag_us)
@@ -465,14 +469,16 @@ class Runner:
             async with asyncio.timeout(self._lease_s / 3):
                 verdicts = await self._gateway.heartbeat(self.info.id, beats, load)
         except (Unavailable, TimeoutError) as error:
-            log.warning("gateway_unavailable", verb="heartbeat", reason=str(error))
+            self._unavailable("heartbeat", error)
             return False
         for attempt, verdict in zip(attempts, verdicts, strict=True):
             if verdict is Verdict.OK:
                 attempt.fence_at = max(attempt.fence_at, sent + self._lease_s)
             else:
                 # A finished result is kept: its report gets a verdict of its own (SEMANTICS F8).
-                self._stop(attempt, _Stop.FORGET)
+                self._stop(attempt, Stop.FORGET)
+        if self.on_extended is not None:
+            self.on_extended()
         return True
 
     def _take_beat(self, lease: Lease) -> bool:
@@ -506,7 +512,7 @@ class Runner:
                 self._notes_there.set()
                 if not isinstance(error, Unavailable):
                     raise
-                log.warning("gateway_unavailable", verb="note", reason=str(error))
+                self._unavailable("note", error)
                 return
 
     # -- reporting -------------------------------------------------------------------------------------------------
@@ -517,7 +523,7 @@ class Runner:
         while True:
             await self._report_now.wait()
             self._report_now.clear()
-            while self._finished or self._returning:
+            while self._finished or self._returning or self._lost:
                 if self._notebook.has_notes:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(_NOTES_S):
@@ -526,16 +532,19 @@ class Runner:
                     if self._finished:
                         await self._report_batch()
                     if self._returning:
-                        await self._release_batch()
+                        await self._give_back_batch(self._returning, self._gateway.release)
+                    if self._lost:
+                        await self._give_back_batch(self._lost, self._gateway.lose)
                 except Unavailable as error:
-                    log.warning("gateway_unavailable", verb="report", reason=str(error))
+                    self._unavailable("report", error)
                     await asyncio.sleep(backoff.next_us() / 1_000_000)
                 else:
                     backoff.reset()
+                    self._available()
 
     async def _report_batch(self) -> None:
         batch = self._finished[:REPORT_MAX]
-        reports = [_report_of(attempt) for attempt in batch]
+        reports = [attempt.report() for attempt in batch]
         want = 0 if self._draining else max(0, self._free() + len(batch))
         self._wanted = want
         sent = self._alarms.time()
@@ -549,10 +558,14 @@ class Runner:
             self._forget(attempt)
         self._start(answer.leases, sent)
 
-    async def _release_batch(self) -> None:
-        batch = list(self._returning)
-        await self._gateway.release(self.info.id, [attempt.beat() for attempt in batch])
-        del self._returning[: len(batch)]
+    async def _give_back_batch(
+        self,
+        waiting: list[Attempt],
+        tell: Callable[[WorkerId, Sequence[Beat]], Awaitable[None]],
+    ) -> None:
+        batch = list(waiting)
+        await tell(self.info.id, [attempt.beat() for attempt in batch])
+        del waiting[: len(batch)]
         for attempt in batch:
             self._forget(attempt)
 
@@ -562,38 +575,26 @@ class Runner:
         """Let work end within `drain_us`, release what has not, and see the last answers."""
         for attempt in list(self._held.values()):
             if attempt.gated or attempt.job is None:
-                self._stop(attempt, _Stop.RELEASE)
+                self._stop(attempt, Stop.RELEASE)
         if not await self._emptied(self.drain_us):
             for attempt in list(self._held.values()):
-                self._stop(attempt, _Stop.RELEASE)
-            if not await self._emptied(_LAST_US):
+                self._stop(attempt, Stop.RELEASE)
+            if not await self._emptied(_LAST_US, last=True):
                 log.warning("leases_left_to_recovery", count=len(self._held))
         for attempt in self._held.values():
             if attempt.job is not None:
                 attempt.job.cancel()
 
-    async def _emptied(self, within_us: int) -> bool:
-        """Wait until no lease is held."""
+    async def _emptied(self, within_us: int, *, last: bool = False) -> bool:
+        """Wait until no lease is held; if this is not the last wait, until told to hurry."""
         try:
             async with asyncio.timeout(within_us / 1_000_000):
-                while self._held:
+                while self._held and (last or not self._rushed):
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
             return False
-        return True
+        return not self._held
 
     def _backoff(self) -> Backoff:
         return Backoff(self._dice.draw)
-
-
-def _report_of(attempt: _Attempt) -> Report:
-    lease = attempt.lease
-    assert attempt.result is not None
-    return Report(
-        run_id=lease.run_id,
-        place=lease.place,
-        attempt=lease.attempt,
-        lease_id=lease.lease_id,
-        result=attempt.result,
-    )

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tenuto.model.ids import TaskId
 from tenuto.ports.gateway import Failed, Lease, Result
 from tenuto.worker.calls import Call
 from tenuto.worker.children import Children
+from tenuto.worker.context import Context
 from tenuto.worker.coroutines import UserLoop
 from tenuto.worker.notes import Notebook
 from tenuto.worker.registry import Registry
@@ -45,14 +46,16 @@ class UserExecutor:
         processes: int = PROCESSES,
         held: Sequence[int] = (),
         notebook: Notebook | None = None,
+        contexts: Callable[[Lease, Notebook], Context] = Context,
     ) -> None:
-        """`notebook`: where attempts write what they say.
+        """`notebook`: where attempts write what they say. `contexts`: makes what an attempt's code sees of itself.
 
         `loop`: where `async def` runs; None starts a thread with a loop of its own at first use. `held`: descriptors
         that child processes keep open as long as they live.
         """
         self._registry = registry
         self._notebook = notebook if notebook is not None else Notebook()
+        self._contexts = contexts
         self._live: dict[TaskId, Call] = {}
         self._threads = Threads(threads, lambda call: self._hand_back((call,)))
         self._coroutines = UserLoop(loop, self._hand_back)
@@ -74,7 +77,7 @@ class UserExecutor:
             return Failed(code="unknown_task", message=self._registry.missing(lease.name))
         assert lease.task_id not in self._live, "the runner asks busy() first"
         self._engine = loop = asyncio.get_running_loop()
-        call = Call(lease, task, loop.create_future(), self._notebook)
+        call = Call(lease, task, loop.create_future(), self._contexts(lease, self._notebook))
         self._live[lease.task_id] = call
         if task.process:
             self._children.submit(call)

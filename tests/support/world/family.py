@@ -174,6 +174,7 @@ class Family:
             index=order.index,
             depth=order.depth,
             paused=order.waited and parent.is_held,
+            priority=order.priority,
         )
 
     def _end(self, notice: Notice, world: World, sender: World) -> Decision | None:

@@ -26,7 +26,7 @@ class Engine:
         self.asked: list[Sequence[RunId]] = []
         self.fault: Exception | None = None
 
-    async def changes(self) -> AsyncIterator[Sequence[RunId]]:
+    async def changes(self, wanted: Callable[[], bool]) -> AsyncIterator[Sequence[RunId]]:
         while (batch := await self.said.get()) is not None:
             yield batch
 
@@ -73,6 +73,7 @@ async def test_nothing_is_read_while_nobody_listens(engine: Engine) -> None:
 async def test_who_takes_nothing_is_let_go_and_the_others_go_on(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Catalogue J11."""
     monkeypatch.setattr(changes, "EAR_MAX", 60)
     whole = made(engine)
     async with beside(whole.run(), "run"):

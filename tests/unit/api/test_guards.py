@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenuto.api.guards import check_host, check_origin
+from tenuto.api.guards import check_host, check_origin, check_text
 from tenuto.api.problems import Problem
 
 
@@ -83,3 +83,22 @@ def test_another_site_changes_nothing(method: str, headers: dict[str, str]) -> N
 )
 def test_programs_and_our_own_page_may(headers: dict[str, str]) -> None:
     check_origin("POST", {"host": "LOCALHOST:8080", **headers})
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "code"),
+    [
+        ("/v1/runs/a\0b", b"", "not_found"),
+        ("/v1/runs", b"workflow=a%00b", "invalid_input"),
+        ("/", b"\0", "invalid_input"),
+    ],
+)
+def test_a_nul_in_the_address_is_refused(path: str, query: bytes, code: str) -> None:
+    with pytest.raises(Problem, match="holds a NUL character") as caught:
+        check_text(path, query)
+
+    assert caught.value.kind.code == code
+
+
+def test_any_other_address_passes() -> None:
+    check_text("/v1/runs/é", b"workflow=%C3%A9&limit=100")

@@ -49,6 +49,7 @@ PARITY: dict[tuple[str, str], Row] = {
     ("DELETE", "/v1/workflows/{name}/aliases/{alias}"): Row("drop_alias", "workflow alias", "drop_alias"),
     ("GET", "/v1/schema/definition.json"): Row(None, "schema", None),  # for editors; no engine is needed
     ("POST", "/v1/runs"): Row("start", "run start", "start_run"),
+    ("POST", "/v1/workflows/{name}/runs"): Row("start", None, "start_runs"),  # `run start` starts one
     ("GET", "/v1/runs"): Row("list_runs", "run list", "list_runs"),
     ("GET", "/v1/runs/counts"): Row("count_runs", None, "count_runs"),  # for a page that shows a list
     ("GET", "/v1/runs/events"): Row("changes", None, None),  # for a page that shows a list
@@ -80,6 +81,7 @@ PARITY: dict[tuple[str, str], Row] = {
 
 INSIDE = {
     "find": "names a run for the other verbs",
+    "found": "the same",
     "report": "what `get_run` is made of",
     "get_run_row": "the answer of commands",
     "get_run_rows": "what the stream of all runs tells",
@@ -116,7 +118,16 @@ def test_every_verb_has_a_route_or_a_reason() -> None:
 HERE = {
     "run FILE": "an engine of this process",
     "dev": "the server itself",
+    "server": "one of several",
+    "worker start": "another process",
     "language-server": "another one",
+    "db upgrade": "the database itself, before a server starts",
+    "db current": "the same",
+    "db check": "the same",
+    "db partitions": "for whoever keeps the database",
+    "db drop": "the same",
+    "token create": "for whoever has the secret",
+    "token show": "the token itself",
     "deploy": "`workflow deploy`, said shorter",
     "init": "files of this machine",
     "graph": "a file of this machine, or the text that `workflow show` prints",
@@ -136,7 +147,7 @@ SDK = {
     (Tenuto, "drop_alias"): "drop_alias",
     (Tenuto, "delete_version"): "delete_version",
     (Tenuto, "start"): "start_run",
-    (Tenuto, "start_many"): "start_run",
+    (Tenuto, "start_many"): "start_runs",
     (Tenuto, "enqueue"): "start_run",
     (Tenuto, "send_event"): "send_event",
     (Tenuto, "heartbeat"): "heartbeat",

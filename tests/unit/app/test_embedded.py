@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from tenuto.adapters.sqlite import engine as engines
 from tenuto.adapters.sqlite.engine import open_engine
-from tenuto.app import embedded
 from tenuto.app.embedded import Engine
 from tenuto.model.errors import Conflict, Unavailable
 from tenuto.worker.registry import Registry
@@ -61,7 +61,7 @@ def test_an_engine_that_is_told_to_stop_while_it_starts_stops(
         opening.set()
         told.wait()
 
-    monkeypatch.setattr(embedded, "open_engine", Opening(during))
+    monkeypatch.setattr(engines, "open_engine", Opening(during))
     engine = Engine(tmp_path / "t.db", registry=Registry())
     starting = threading.Thread(target=engine.start)
     starting.start()
@@ -92,7 +92,7 @@ def test_an_interrupt_while_an_engine_starts_ends_it(
         signal.pthread_kill(main, signal.SIGINT)
         told.wait()
 
-    monkeypatch.setattr(embedded, "open_engine", Opening(during))
+    monkeypatch.setattr(engines, "open_engine", Opening(during))
     engine = Engine(tmp_path / "t.db", registry=Registry())
     stop = engine.stop
 

@@ -28,6 +28,19 @@ def test_a_log_line_of_a_task_names_time_node_and_what_was_bound() -> None:
     assert second == ["12:03:01 look #3 (attempt 2) x", "  Tr", "  E: \\x1b"]
 
 
+def test_a_line_beside_those_of_other_runs_names_its_run() -> None:
+    fields: dict[str, object] = {"run_id": "r1", "task_id": "r1/mail", "attempt": 2, "order": "o-2"}
+    failed: dict[str, object] = {"task_id": "r1/mail", "attempt": 1, "level": "warning"}
+    failed |= {"event": "attempt_failed", "reason": "no stock", "code": "gone"}
+    put_in_words(failed)
+
+    [said] = log_lines(fields | {"event": "mail sent"}, "12:03:01", with_run=True)
+    [trouble] = log_lines(failed, "12:03:01", with_run=True)
+
+    assert said == "12:03:01 mail (attempt 2): mail sent order=o-2 run=r1"
+    assert trouble == "12:03:01 mail: warning: failed: no stock code=gone run=r1"
+
+
 def test_what_tasks_and_engine_log_comes_as_such_lines() -> None:
     root = logging.getLogger("tenuto")
     before = (root.handlers[:], root.propagate, root.level)

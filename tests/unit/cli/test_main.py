@@ -22,6 +22,13 @@ from tenuto.cli.main import run
         (["run", "stop"], "did you mean `tenuto run cancel`?"),
         (["run", "signup"], "a deployed workflow is started with `tenuto run start signup`"),
         (["run", "no such/thing"], "is no .yaml, .yml or .json file, and not there either"),
+        (["worker", "--slots", "0"], "'--slots': give 1 or more; see `tenuto worker start --help`"),
+        (["dev", "--port", "99999"], "'--port': give 65535 or less; see `tenuto dev --help`"),
+        (["dev", "--port", "1.5"], "'--port': give a whole number; see `tenuto dev --help`"),
+        (
+            ["token", "create", "--scope", "admin", "--expires", "1h", "--queues", "mail"],
+            "--queues: belongs to --scope worker; an admin's token is for everything",
+        ),
         (["workflow"], "error: `tenuto workflow` needs one of these words after it"),
     ],
 )
@@ -36,7 +43,14 @@ def test_a_line_that_cannot_be_taken_is_one_error_with_its_cure(
 
 
 @pytest.mark.parametrize(
-    "words", [[], *([name] for name in ("run", "workflow", "event", "task", "worker", "config"))]
+    "words",
+    [
+        [],
+        *(
+            [name]
+            for name in ("run", "workflow", "event", "task", "worker", "db", "token", "config")
+        ),
+    ],
 )
 def test_no_verb_in_a_list_of_them_is_cut(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -319,3 +319,13 @@ def test_the_plain_log_has_a_line_for_each_step() -> None:
         "+3.000s run paused",
         "+1.000s w waits for time",
     ]
+
+
+def test_the_timeline_says_who_worked_where_others_than_the_engine_did() -> None:
+    own = shown(detail_view(report(timeline=(step(worker="embedded-1a"),))))
+    apart = shown(detail_view(report(timeline=(step(worker="db1-1a"), step(what="wait")))))
+
+    assert not any("worker" in line or "embedded-1a" in line for line in own)
+    head = next(line for line in apart if "took" in line)
+    line = next(line for line in apart if "db1-1a" in line)
+    assert head.index("worker") == line.index("db1-1a")

@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 from tenuto.cli.tables import (
     awaited_table,
     condition_of,
+    items_table,
     nodes_and_edges,
     note_line,
     runs_table,
@@ -51,6 +52,7 @@ WORKER = {
     "busy": 2,
     "version": "0.1.0",
     "seen_at": "1970-01-01T00:00:01.000Z",
+    "lost": False,
 }
 WORKFLOW = {
     "name": "order",
@@ -99,6 +101,10 @@ def test_workers_are_shown_with_how_busy_they_are() -> None:
     assert words(workers_table([WORKER], 4 * SECOND))[1] == (
         "embedded-1f3a9c2e 2/50 all a, b 0.1.0 3s ago"
     )
+
+
+def test_a_worker_that_has_been_silent_for_too_long_is_shown_as_lost() -> None:
+    assert words(workers_table([WORKER | {"lost": True}], 4 * SECOND))[1].endswith(" 3s ago, lost")
 
 
 def test_workflows_and_versions_show_short_hashes() -> None:
@@ -177,3 +183,20 @@ NOTE = {
 )
 def test_a_note_is_one_line_with_its_moment_and_place(more: dict[str, Any], said: str) -> None:
     assert note_line(NOTE | more) == said
+
+
+def test_a_task_that_nobody_has_yet_is_ready_and_at_no_attempt() -> None:
+    task = TASK | {"state": "pending", "attempt": 1, "error": None}
+    assert words(tasks_table([task]))[1].endswith(" default ready")
+
+
+ITEM = {"index": 0, "state": "success", "attempt": 2, "child": None, "error": None, "output": 7}
+
+
+def test_outputs_of_items_stand_below_their_own_word() -> None:
+    head, line = words(items_table([ITEM]))
+    assert head.split() == ["item", "state", "attempt", "output"]
+    assert line.split() == ["0", "success", "2", "7"]
+    head, line = words(items_table([ITEM | {"child": RUN["run_id"]}]))
+    assert head.split() == ["item", "state", "attempt", "run", "output"]
+    assert line.split() == ["0", "success", "2", "0000abcd", "7"]

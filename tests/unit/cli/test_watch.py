@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.scripted import event, scripted, stream
+from tests.support.scripted import Asked, answer, event, scripted, stream
 
+from tenuto.cli import watch
 from tenuto.cli.watch import BLIND_MAX, _each_change
 from tenuto.model.errors import NotFound, TenutoError, Unavailable
 from tenuto.sdk.remote import Remote
@@ -47,3 +48,30 @@ async def test_a_server_that_never_shows_the_run_again_is_one() -> None:
 async def test_a_run_that_is_not_there_ends_it_plainly() -> None:
     with pytest.raises(NotFound, match="no run 'r-1'"):
         await looks(False, NotFound("run", "r-1"))
+
+
+async def test_who_waits_is_told_what_for_after_a_while(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(watch, "TELL_S", 0.05)
+    node = {"id": "mail", "state": "ready", "waits_for": "a worker that has `mail`"}
+    early: dict[str, object] = {
+        "run_id": "01939d6e-0000-7000-8000-00000000abcd",
+        "state": "running",
+        "quarantine": None,
+        "closing": None,
+        "nodes": [node],
+        "children": {"newest": []},
+    }
+    late = {**early, "state": "success"}
+
+    def respond(_: Asked, before: int) -> bytes:
+        return answer(200, early if before == 0 else late)
+
+    for telling, state in ((True, "success"), (False, "running")):
+        with scripted(respond) as site:
+            async with Remote(site.url, patience_s=0) as remote:
+                found = await watch._end_of(remote, "r-1", 0.1, telling=telling)
+        assert found["state"] == state
+
+    assert capsys.readouterr().err == "run 0000abcd: mail waits for a worker that has `mail`\n"

@@ -146,7 +146,7 @@ def test_a_notice_that_is_used_up_makes_a_change_without_an_event() -> None:
     change = batch.build()
 
     assert not batch.is_empty
-    assert change.claims.notices == (("cancel", A, CHILD),)
+    assert change.claims.notices == (("cancel", A, CHILD, 0),)
     assert (change.expected_seq, change.snapshot.seq, change.events) == (1, 1, ())
 
 

@@ -62,6 +62,7 @@ def test_another_pass_of_a_wait_is_another_wait() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
+    """Catalogue J7."""
     matching = Matching(refusals_max=3)
     for number in range(10):
         matching.refuse(pair(f"m{number}", "r1"))

@@ -90,7 +90,7 @@ def test_a_notice_goes_with_its_decision_also_where_it_is_refused(kind: NoticeKi
     fact = fact_of(it, NOBODY, 0)
     fact.decided(batch, Rejection.RUN_FINAL)
 
-    assert batch.build().claims.notices == ((kind, C, PARENT),)
+    assert batch.build().claims.notices == ((kind, C, PARENT, 0),)
     assert fact.answer_to(Rejection.RUN_FINAL) is True
 
 
@@ -136,7 +136,7 @@ def test_a_start_of_a_run_that_exists_is_only_taken_away() -> None:
     event = event_of(fact_of(it, NOBODY, 0), batch, loaded(it, (row(CHILD), a_snapshot(CHILD, 4))))
 
     assert event == Settled(True)
-    assert batch.build().claims.notices == (("start", C, PARENT),)
+    assert batch.build().claims.notices == (("start", C, PARENT, 0),)
     assert batch.build().events == ()
 
 
@@ -207,7 +207,7 @@ def test_a_child_that_goes_on_again_will_say_so_when_it_ends() -> None:
     event, batch = settled(row(CHILD, "running"))
 
     assert event == Settled(True)
-    assert batch.build().claims.notices == (("settled", C, CHILD),)
+    assert batch.build().claims.notices == (("settled", C, CHILD, 0),)
 
 
 # -- the others -------------------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def test_a_cancel_that_is_not_meant_any_more_is_only_taken_away() -> None:
         batch = a_batch(CHILD)
 
         assert event_of(fact_of(it, NOBODY, 0), batch, found) == Settled(True)
-        assert batch.build().claims.notices == (("cancel", C, PARENT),)
+        assert batch.build().claims.notices == (("cancel", C, PARENT, 0),)
 
 
 @pytest.mark.rule("C6.3")
@@ -290,4 +290,4 @@ def test_R1_a_retry_that_is_not_meant_any_more_opens_nothing() -> None:
 
         assert event == Settled(True)
         assert len(batch.build().notices) == told
-        assert batch.build().claims.notices == (("retry", C, PARENT),)
+        assert batch.build().claims.notices == (("retry", C, PARENT, 0),)

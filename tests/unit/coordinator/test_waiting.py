@@ -84,6 +84,7 @@ async def test_answers_to_a_caller_that_has_gone_do_no_harm() -> None:
 
 
 async def test_reports_share_a_change_and_commands_travel_alone() -> None:
+    """Catalogue C6."""
     call = Call(9)
     one, two, three = (a_report(call, slot) for slot in range(3))
     cancel = a_cancel(call)

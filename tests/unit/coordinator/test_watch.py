@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tenuto.coordinator.watch import Watchers
@@ -12,6 +14,7 @@ from tenuto.ports.store import EventRow, NoteRow, RunRow
 
 RUN = RunId("run")
 EVENT = EventRow(seq=1, at=1, kind="RunStarted", place=Place(""), data="{}")
+NEXT, LAST = replace(EVENT, seq=2), replace(EVENT, seq=3)
 FINAL = RunRow(
     run_id=RUN,
     namespace="default",
@@ -54,10 +57,35 @@ async def test_a_follower_gets_events_in_order_and_then_the_end() -> None:
     follower = watchers.follow(RUN)
     watchers.tell(RUN, [EVENT], None)
     assert (list(follower.events), follower.closed) == ([EVENT], False)
-    watchers.tell(RUN, [EVENT], FINAL)
+    watchers.tell(RUN, [EVENT, NEXT], FINAL)
 
-    assert (list(follower.events), follower.closed) == ([EVENT, EVENT], True)
+    assert (list(follower.events), follower.closed) == ([EVENT, NEXT], True)
     assert follower.wake.is_set()
+
+
+async def test_a_follower_waits_for_what_lies_between_and_is_not_told_the_end_before() -> None:
+    watchers = Watchers()
+    follower = watchers.follow(RUN)
+    assert follower.begin_after(1, now=1)
+    watchers.tell(RUN, [LAST], FINAL)
+    assert (list(follower.events), follower.closed) == ([], False)
+    assert watchers.gap.is_set()
+    assert watchers.behind(RUN, 3) == 1
+
+    watchers.tell(RUN, [NEXT, LAST], None)
+    watchers.tell(RUN, (), FINAL)
+
+    assert (list(follower.events), follower.closed) == ([NEXT, LAST], True)
+    assert watchers.behind(RUN, 3) is None
+
+
+async def test_a_follower_learns_that_it_lacks_what_was_decided_while_it_looked() -> None:
+    watchers = Watchers()
+    follower = watchers.follow(RUN)
+    watchers.tell(RUN, [EVENT], None)
+
+    assert not follower.begin_after(2, now=1)
+    assert watchers.behind(RUN, 2) == 1
 
 
 async def test_when_the_engine_ends_nobody_waits_in_vain() -> None:

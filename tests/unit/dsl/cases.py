@@ -148,7 +148,7 @@ CASES: list[tuple[str, str]] = [
     ("bad_value", task("retry: {max_attempts: ⟦0}")),
     ("bad_value", task("retry: {jitter: ⟦ful}")),
     ("bad_value", task("retry: {factor: ⟦0.5}")),
-    ("bad_value", task("priority: ⟦1001")),
+    ("bad_value", task("priority: ⟦10")),
     ("bad_value", task("timeout: ⟦0s")),
     ("bad_value", task("queue: ⟦a b")),
     ("bad_value", NODES + "  a: {type: task, task: ⟦http}\n"),

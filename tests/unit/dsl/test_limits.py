@@ -73,8 +73,8 @@ def test_the_most_nodes_are_accepted_in_one_chain() -> None:
     "keys",
     [
         "retry: {max_attempts: 1000000, factor: 1000, initial: 0s, max: 3660d}",
-        "priority: 1000",
-        "priority: -1000",
+        "priority: 0",
+        "priority: 9",
         "queue: " + "q" * 100,
         "timeout: 3660d",
         "params: {a: 9223372036854775807, b: -9223372036854775808}",

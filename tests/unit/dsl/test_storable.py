@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenuto.dsl.storable import check_word
+from tenuto.dsl.storable import check_priority, check_word
 from tenuto.model.errors import InvalidInput
 
 
@@ -29,3 +29,18 @@ def test_what_no_store_can_hold_is_refused(word: object, says: str) -> None:
         check_word(word, "key")
 
     assert str(caught.value) == says
+
+
+@pytest.mark.parametrize("priority", range(10))
+def test_a_priority_is_a_digit(priority: int) -> None:
+    assert check_priority(priority) == priority
+
+
+@pytest.mark.parametrize("priority", [-1, 10, True, 1.0, "1", None])
+def test_what_is_no_priority_is_refused_with_the_range(priority: object) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        check_priority(priority)
+
+    assert str(caught.value) == (
+        f"priority: {priority!r} is no priority; give a whole number from 0 to 9, higher goes first"
+    )

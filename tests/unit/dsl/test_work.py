@@ -35,7 +35,7 @@ def test_a_task_with_nothing_but_its_name_has_the_defaults_of_the_language() -> 
 
 def test_all_keys_of_work_are_read() -> None:
     found = work_of(
-        "type: task, task: t, params: {b: 1, a: '${input.x}'}, queue: q, priority: -3, timeout: 1s,"
+        "type: task, task: t, params: {b: 1, a: '${input.x}'}, queue: q, priority: 3, timeout: 1s,"
         " total_timeout: 1m, queue_timeout: 1d, heartbeat_timeout: 2s,"
         " retry: {max_attempts: 3, initial: 0s, factor: 1.5, max: 1m, jitter: equal}"
     )
@@ -44,7 +44,7 @@ def test_all_keys_of_work_are_read() -> None:
         name="t",
         input=value('{"b":1,"a":"${input.x}"}', "params", Read(Root.INPUT)),
         queue="q",
-        priority=-3,
+        priority=3,
         retry=RetryPolicy(3, 0, 1.5, MINUTE_US, Jitter.EQUAL),
         timeout_us=SECOND_US,
         total_timeout_us=MINUTE_US,
@@ -150,3 +150,10 @@ def test_the_other_defaults_fill_what_a_node_leaves_out() -> None:
     assert (filled.queue, filled.priority, filled.total_timeout_us) == ("q", 5, MINUTE_US)
     assert (filled.queue_timeout_us, filled.heartbeat_timeout_us) == (2 * MINUTE_US, 3 * SECOND_US)
     assert (own.queue, own.priority, own.queue_timeout_us) == ("r", 0, SECOND_US)
+
+
+@pytest.mark.rule("X1.3")
+def test_a_node_that_says_no_priority_leaves_it_to_its_run() -> None:
+    assert work_of("type: task, task: t").priority is None
+    assert work_of("type: task, task: t", "defaults: {queue: q}").priority is None
+    assert work_of("type: task, task: t", "defaults: {priority: 0}").priority == 0

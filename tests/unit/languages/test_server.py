@@ -44,6 +44,7 @@ def test_limits_that_are_not_given_are_the_servers_own() -> None:
 
 
 def test_a_failure_code_of_a_later_server_is_the_codes_error() -> None:
+    """Catalogue L6."""
     result = pb.Result(failure=pb.Failure(code="new", message="m"))
 
     assert _outcome(result) == Fault(trouble=Trouble.CODE_ERROR, message="m")

@@ -62,6 +62,14 @@ def test_a_call_starts_a_child_and_a_task_that_no_worker_sees() -> None:
     assert desk.timers("c") == {TimerKind.CHILD, TimerKind.TOTAL}
 
 
+@pytest.mark.rule("X1.3")
+@pytest.mark.parametrize("wait", [True, False])
+def test_X1_a_child_has_the_priority_of_its_parent(wait: bool) -> None:
+    desk = Desk(called(call=replace(BILLING, wait=wait))).begin(priority=6)
+    (started,) = desk.did(StartChild)
+    assert started.priority == 6
+
+
 @pytest.mark.rule("X1.1")
 def test_X1_the_name_may_be_computed() -> None:
     name = Expression(ExpressionKind.NAME, "which", "nodes.c.call")

@@ -83,6 +83,7 @@ OTHER: dict[str, Any] = {
     ),
     "compensation": "partial",
     "source": RunId("s"),
+    "priority": 7,
 }
 """Every field, as it never begins."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from tests.support.graphs import graph
+from tests.support.graphs import graph, value
 from tests.support.world import RUN, World
 
 from tenuto.machine.closing import close
@@ -15,9 +15,10 @@ from tenuto.machine.events import CancelRequested, Rejection, RunStarted
 from tenuto.machine.fold import Recorded
 from tenuto.machine.snapshot import Rows
 from tenuto.machine.turn import Turn
+from tenuto.model.definition import Work
 from tenuto.model.errors import InvariantViolated
 from tenuto.model.expressions import Expression, Missing, Scope
-from tenuto.model.ids import RUN_PLACE, MessageId
+from tenuto.model.ids import RUN_PLACE, MessageId, Place
 from tenuto.model.payload import PayloadKey, PayloadKind, Text
 from tenuto.model.states import RunState
 
@@ -124,3 +125,20 @@ def test_a_cancel_that_comes_before_the_start_is_refused() -> None:
     world = World(graph("a"))
 
     assert world.send(CancelRequested(at=world.now)).rejected is Rejection.RUN_FINAL
+
+
+@pytest.mark.rule("X1.3")
+def test_X1_a_task_whose_node_sets_no_priority_has_its_runs() -> None:
+    details = {
+        id: Work(id, value("{}"), priority=priority)
+        for id, priority in (("none", None), ("zero", 0), ("nine", 9))
+    }
+    world = World(graph("none; zero; nine", details=details))
+    world.accept(RunStarted(at=world.now, priority=4))
+
+    tasks = world.ledger.tasks
+    assert {place: tasks[Place(place)].priority for place in details} == {
+        "none": 4,
+        "zero": 0,
+        "nine": 9,
+    }

@@ -312,6 +312,8 @@ CHANGED = [
     with_node(0, id="z"),
     with_node(0, detail=Work("a", value("[]"))),
     with_node(0, detail=Work("a", value("{}"), queue="q")),
+    with_node(0, detail=Work("a", value("{}"), priority=0)),
+    with_node(0, detail=Work("a", value("{}"), priority=1)),
     with_node(0, detail=Work("a", value("{}"), retry=RetryPolicy(max_attempts=2))),
     with_node(0, optional=True),
     with_node(1, detail=Wait(for_us=2)),
@@ -393,7 +395,15 @@ def test_what_is_not_said_is_not_written() -> None:
     assert structure is not None
     text = encode_graph(index(BASE, structure))
 
-    for key in ("on_failure", "closing_timeout_us", "inline", "keep", "rules", "compensate"):
+    for key in (
+        "on_failure",
+        "closing_timeout_us",
+        "inline",
+        "keep",
+        "rules",
+        "compensate",
+        "zero",
+    ):
         assert key not in text
 
 

@@ -116,6 +116,7 @@ def test_what_json_can_hold_passes_as_canonical_text(value: object, text: str) -
 def test_what_json_cannot_hold_is_refused_with_its_place_and_the_cure(
     value: object, message: str
 ) -> None:
+    """Catalogue B18."""
     assert message in refusal(value)
 
 
@@ -146,6 +147,7 @@ def test_many_shallow_containers_are_not_deep() -> None:
 
 
 def test_larger_than_the_limit_is_its_own_code() -> None:
+    """Catalogue J2."""
     with pytest.raises(Refused) as caught:
         canonical("x" * 100, limit=101)
 

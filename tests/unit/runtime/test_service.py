@@ -64,6 +64,7 @@ async def test_one_that_does_not_stop_in_its_grace_is_cancelled_and_the_others_s
 
 
 async def test_a_crash_cancels_all_others_and_is_told() -> None:
+    """Catalogue C12."""
     story: list[str] = []
 
     with pytest.raises(ExceptionGroup) as caught:

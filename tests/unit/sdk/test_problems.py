@@ -15,6 +15,7 @@ from tenuto.model.errors import (
     TenutoError,
     Unavailable,
 )
+from tenuto.ports.database import AWAY
 from tenuto.sdk.problems import error_of, problem_of, read_findings
 
 URL = "http://h"
@@ -105,3 +106,11 @@ def test_answers_of_others_are_no_problems(
     status: int, headers: dict[str, str], body: bytes
 ) -> None:
     assert problem_of(status, headers, body) is None
+
+
+def test_a_server_without_its_database_is_told_in_one_line() -> None:
+    detail = f"{AWAY}postgresql://h/x does not answer\ntimers: no success for 40 s"
+    problem = {"code": "unavailable", "status": 503, "detail": detail, "problems": [detail]}
+    assert str(error_of(problem, "http://s:8080")) == (
+        "http://s:8080 has lost its database: postgresql://h/x does not answer; it goes on by itself when that is back"
+    )

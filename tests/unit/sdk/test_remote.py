@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -24,6 +25,7 @@ from tests.support.scripted import (
 
 from tenuto.model.errors import Conflict, InvalidDefinition, InvalidInput, NotFound, Unavailable
 from tenuto.runtime.results import Refused
+from tenuto.sdk.problems import START
 from tenuto.sdk.remote import Remote
 from tenuto.views.answers import Answers
 
@@ -39,7 +41,7 @@ def server() -> Iterator[Server]:
 
 
 @asynccontextmanager
-async def remote_of(server: Server | Scripted, **more: float) -> AsyncIterator[Remote]:
+async def remote_of(server: Server | Scripted, **more: Any) -> AsyncIterator[Remote]:
     async with Remote(server.url, **more) as remote:
         yield remote
 
@@ -56,6 +58,16 @@ async def test_a_run_is_started_waited_for_and_read(server: Server) -> None:
         assert report["output"] == {"n": 3, "greeting": "hi"}
         assert await remote.get_run(run["run_id"][-12:]) == report
         assert (again["run_id"], again["deduplicated"]) == (run["run_id"], True)
+
+
+@pytest.mark.rule("X1.3")
+async def test_a_priority_is_passed_on_and_a_bad_one_refused(server: Server) -> None:
+    async with remote_of(server) as remote:
+        run = await remote.start_run("echo", {"n": 3}, priority=4)
+
+        assert (await remote.get_run(run["run_id"]))["priority"] == 4
+        with pytest.raises(InvalidInput, match="priority: "):
+            await remote.start_run("echo", {"n": 3}, priority=10)
 
 
 async def test_every_document_is_the_one_that_the_reading_verbs_make(server: Server) -> None:
@@ -210,7 +222,25 @@ async def test_where_nobody_listens_the_cure_is_named() -> None:
             with pytest.raises(Unavailable) as raised:
                 await remote.get_run("r")
 
-    assert str(raised.value) == f"nobody listens at {url}; start a server with `tenuto dev`"
+    assert str(raised.value) == f"nobody listens at {url}; {START}"
+
+
+async def test_a_port_for_workers_is_no_rest_and_said_to_be_one() -> None:
+    """What a gRPC server sends first, whatever it is asked: HTTP/2's SETTINGS."""
+
+    def greet(_: object, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"\x00\x00\x12\x04" + bytes(5) + b"\x00\x03\x7f\xff\xff\xff" * 3)
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as served:
+        url = f"http://127.0.0.1:{served.sockets[0].getsockname()[1]}"
+        async with Remote(url) as remote:
+            with pytest.raises(Unavailable) as raised:
+                await remote.get_run("r")
+
+    assert str(raised.value).startswith(
+        f"{url} is no REST: it looks like a server's port for workers"
+    )
 
 
 @pytest.mark.parametrize(
@@ -338,7 +368,7 @@ async def test_a_wait_outlives_a_server_that_comes_back() -> None:
 async def test_a_wait_for_a_server_that_stays_away_says_so() -> None:
     with scripted(lambda asked, before: None) as site:
         async with remote_of(site, patience_s=0.3) as remote:
-            with pytest.raises(Unavailable, match=r"has gone .* start it again with `tenuto dev`"):
+            with pytest.raises(Unavailable, match=r"has gone .* start it again, or name another"):
                 await remote.wait_run("r-1")
 
 

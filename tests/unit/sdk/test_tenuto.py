@@ -91,6 +91,16 @@ def test_the_same_key_gives_the_same_run(app: Tenuto) -> None:
     assert (again.result(timeout=30), other.result(timeout=30)) == (11, 12)
 
 
+@pytest.mark.rule("X1.3")
+def test_a_run_has_the_priority_of_its_start(app: Tenuto) -> None:
+    run = app.start(ADD, {"a": 1}, priority=7)
+
+    assert run.result(timeout=30) == 11
+    for wrong in (-1, 10, True, "high"):
+        with pytest.raises(InvalidInput, match=r"priority: .* is no priority; give a whole number"):
+            app.start(ADD, {"a": 1}, priority=wrong)  # type: ignore[arg-type]
+
+
 def test_many_runs_start_at_once_in_order(app: Tenuto) -> None:
     runs = app.start_many(ADD, [{"a": n} for n in range(120)])
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tenuto.settings.kinds import (
     Choice,
     Kind,
+    Secret,
     Size,
     Span,
     Switch,
@@ -19,6 +20,14 @@ from tenuto.settings.kinds import (
     Whole,
     Wrong,
     check_address,
+    check_addresses,
+    check_host,
+    check_place,
+    check_postgres,
+    check_prefix,
+    check_queues,
+    check_redis,
+    check_worker,
 )
 
 PORT = Whole(0, 65_535)
@@ -105,9 +114,9 @@ def test_values_of_a_file_are_read(kind: Kind[Any], given: object, value: object
         (Url(), "http://", "'http://' is no address of a server; write it like http://127.0.0.1:8080"),
         (Url(), "http://[::1", "'http://[::1' is no address of a server; write it like http://127.0.0.1:8080"),
         (Url(), "http://h:x", "'http://h:x' is no address of a server; write it like http://127.0.0.1:8080"),
-        (ADDRESS, "7070", "'7070' is no host:port; write it like 127.0.0.1:7070"),
-        (ADDRESS, "h:70000", "'h:70000' is no host:port; write it like 127.0.0.1:7070"),
-        (ADDRESS, "http://h:1", "'http://h:1' is no host:port; write it like 127.0.0.1:7070"),
+        (ADDRESS, "7070", "'7070' is no host:port; write it like 127.0.0.1:50061"),
+        (ADDRESS, "h:70000", "'h:70000' is no host:port; write it like 127.0.0.1:50061"),
+        (ADDRESS, "http://h:1", "'http://h:1' is no host:port; write it like 127.0.0.1:50061"),
         (Text(), "a\0b", "it holds a NUL character"),
     ],
 )  # fmt: skip
@@ -159,3 +168,116 @@ def test_a_duration_is_shown_as_it_can_be_read(ms: int) -> None:
 def test_a_password_in_an_address_is_not_shown() -> None:
     assert Url().show("http://ann:secret@h:8080/x") == "http://ann:***@h:8080/x"
     assert Url().show("http://h:8080/a@b:c@d") == "http://h:8080/a@b:c@d"
+
+
+@pytest.mark.parametrize(
+    "text", ["127.0.0.1", "0.0.0.0", "::", "::1", "fe80::1%eth0", "localhost", "a-b.example.com"]
+)
+def test_a_host_is_a_name_or_an_address(text: str) -> None:
+    assert Text(check_host).of_text(text) == text
+
+
+@pytest.mark.parametrize("text", ["http://h", "h:80", "a b", "-h", "/tmp/x", "[::1]", "ü"])
+def test_what_is_no_host_is_refused(text: str) -> None:
+    with pytest.raises(Wrong, match=r"is no host; write it like 127\.0\.0\.1"):
+        Text(check_host).of_text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "redis://h",
+        "redis://:pw@h:6379/0",
+        "rediss://u:pw@h:6379",
+        "unix:///run/redis.sock",
+        "redis+cluster://a:1,b:2,[::1]:3",
+    ],
+)
+def test_a_redis_has_an_address(text: str) -> None:
+    assert Url(check_redis).of_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["h:6379", "http://u:canary@h", "redis://", "unix://", "redis://[x", "redis://h:0"]
+)
+def test_another_address_is_no_redis(text: str) -> None:
+    with pytest.raises(Wrong, match="is no address of a Redis; write it like redis://") as raised:
+        Url(check_redis).of_text(text)
+
+    assert "canary" not in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["a.db", "sqlite:///a.db", ":memory:", "postgresql://u:canary@h"])
+def test_a_way_past_pgbouncer_is_a_postgresql_url(text: str) -> None:
+    with pytest.raises(Wrong) as raised:
+        Url(check_postgres).of_text(text)
+
+    assert "postgresql://user" in str(raised.value)
+    assert "canary" not in str(raised.value)
+
+
+def test_several_addresses_have_commas_between() -> None:
+    kind = Text(check_addresses)
+
+    assert kind.of_text("a:1, b:2") == "a:1, b:2"
+    with pytest.raises(Wrong, match=r"'b' is no host:port; write it like 127\.0\.0\.1:50051"):
+        kind.of_text("a:1,b")
+
+
+@pytest.mark.parametrize("given", [7, ["canary"], {"canary": 1}, "canary", "canary,canary", "x\0"])
+def test_a_wrong_secret_is_refused_unseen(given: object) -> None:
+    with pytest.raises(Wrong) as raised:
+        Secret(32).of_file(given)
+
+    assert "canary" not in str(raised.value)
+
+
+def test_a_secret_is_long_enough_and_shown_as_stars() -> None:
+    kind = Secret(32)
+    two = f"{'a' * 32},{'ü' * 16}"
+
+    assert (kind.of_text(two), kind.show(two), kind.show("")) == (two, "***", "")
+    with pytest.raises(Wrong, match="too short; give 32 bytes or more, such as `openssl rand -hex"):
+        kind.of_text(f"{'a' * 32},{'b' * 31}")
+
+
+@pytest.mark.parametrize("text", ["default", "a,b", "a, b", "*", "mail_2.x-y"])
+def test_queues_are_names_with_commas_between_or_every_one(text: str) -> None:
+    assert Text(check_queues).of_text(text) == text
+
+
+@pytest.mark.parametrize("text", [",", "a,,b", "a b", "-x", "a;b", "a" * 101])
+def test_what_names_no_queue_is_refused(text: str) -> None:
+    with pytest.raises(Wrong, match=r"names no queue; write it like default,mail"):
+        Text(check_queues).of_text(text)
+
+
+@pytest.mark.parametrize(("text", "good"), [("web-1", True), ("a b", False), ("a\nb", False)])
+def test_a_worker_has_a_name_that_stands_in_a_line(text: str, good: bool) -> None:
+    if good:
+        assert Text(check_worker).of_text(text) == text
+    else:
+        with pytest.raises(Wrong, match="is no name"):
+            Text(check_worker).of_text(text)
+
+
+@pytest.mark.parametrize("text", ["h:1", "unix:/run/tenuto/socket"])
+def test_a_language_server_is_at_an_address_or_a_socket(text: str) -> None:
+    assert Text(check_place).of_text(text) == text
+
+
+@pytest.mark.parametrize("text", ["unix:", "unix:relative", "/run/socket", "h"])
+def test_what_is_neither_is_refused(text: str) -> None:
+    with pytest.raises(Wrong, match="is no host:port"):
+        Text(check_place).of_text(text)
+
+
+@pytest.mark.parametrize("text", ["", "prod:", "team-1.eu_"])
+def test_a_prefix_of_keys(text: str) -> None:
+    assert Text(check_prefix).of_text(text) == text
+
+
+@pytest.mark.parametrize("text", ["{prod}", "a b", "x" * 101, "é:"])
+def test_no_prefix_of_keys(text: str) -> None:
+    with pytest.raises(Wrong, match="is no prefix"):
+        Text(check_prefix).of_text(text)

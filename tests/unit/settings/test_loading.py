@@ -67,8 +67,13 @@ def test_a_flag_beats_the_environment_and_that_the_file_and_that_the_default(
 @pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
 def test_every_setting_can_be_said_in_every_source(tmp_path: Path, row: Setting) -> None:
     text = row.kind.show(row.default) or "127.0.0.1:1"
-    if row.name == "url":
-        text = "http://127.0.0.1:1"
+    text = {
+        "url": "http://127.0.0.1:1",
+        "postgres.listen_url": "postgresql://127.0.0.1:1/db",
+        "redis.url": "redis://127.0.0.1:1",
+        "auth.secret": "s" * 32,
+        "worker.name": "web",
+    }.get(row.name, text)
     written = text if isinstance(row.kind, Whole | Switch) else f'"{text}"'
     header = f"[{row.table}]\n" if row.table else ""
     (tmp_path / "tenuto.toml").write_text(f"{header}{row.key} = {written}\n")
@@ -138,6 +143,7 @@ def test_a_path_of_the_environment_is_relative_to_the_working_directory(tmp_path
 
 
 def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
+    """Catalogue L13."""
     (tmp_path / "tenuto.toml").write_text(
         'databse = "x"\nport = 1\n[devv]\nport = 1\n[dev]\nport = "eighty"\nprt = 1\n'
         '[worker]\ndrain = 10\n[log]\nlevel = ""\n'
@@ -165,24 +171,25 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('database = "postgresql://h/d"', ("tenuto.toml:1: database: PostgreSQL comes with a later "
-         "release; use a file, such as .tenuto/tenuto.db")),
+        ('database = "postgresql://u:canary@h"', ("tenuto.toml:1: database: postgresql://u:***@h names no "
+         "database; write it like postgresql://user:password@host:5432/name")),
         ("database = 'mysql://h/d'", ("tenuto.toml:1: database: 'mysql' is no kind of database; "
-         "write a path or sqlite:///path")),
+         "write a path, sqlite:///path or postgresql://user@host/name")),
         ("dev = 5", "tenuto.toml:1: dev: 5 is no table; write [dev] and its settings below it"),
         ("[app]\nx = 1",
          "tenuto.toml:1: app: a table is no text; give `module:name` or `path.py:name` in quotes"),
         ("[zzz]", ("tenuto.toml:1: zzz: there is no such table; "
-         "there are [dev], [worker], [languages], [api], [log]")),
+         "there are [dev], [server], [postgres], [redis], [auth], [worker], [languages], [api], "
+         "[log]")),
         ("[dev.port]\nx = 1",
          "tenuto.toml:1: [dev] port: a table is no whole number; give one from 0 to 65535"),
         ("[dev]\ndatabase = 'x'", ("tenuto.toml:2: [dev] database: there is no such setting here; "
          "it belongs to the top, above all tables")),
         ("'dev.port' = 1", ("tenuto.toml:1: dev.port: there is no such setting; "
-         "there are app, database, url")),
+         "there are app, database, dispatch, url")),
         ("[log]\nzzz = 1", "tenuto.toml:2: [log] zzz: there is no such setting; there are level, format"),
         ("database = ''", ("tenuto.toml:1: database: it is empty; leave it out, or give a path, "
-         "`sqlite:///path` or `:memory:`")),
+         "`sqlite:///path`, `:memory:` or `postgresql://user@host/name`")),
     ],
 )  # fmt: skip
 def test_a_key_that_cannot_be_is_told_with_the_cure(tmp_path: Path, text: str, said: str) -> None:

@@ -130,6 +130,7 @@ def test_a_leased_task_is_running_since_its_lease() -> None:
 
 
 def test_a_task_that_nobody_knows_says_what_it_waits_for() -> None:
+    """Catalogue J14."""
     waiting = detail(b"a..", tasks=((task(), None),))
 
     assert line(waiting, "charge", Known()).waits_for == "a worker that has `pay.charge`"
@@ -137,6 +138,16 @@ def test_a_task_that_nobody_knows_says_what_it_waits_for() -> None:
         "a worker that has `pay.charge`"
     )
     assert line(waiting, "charge", Known(workers=[worker("pay.charge")])).waits_for == ""
+
+
+def test_J14_a_worker_that_is_lost_is_not_counted_on() -> None:
+    waiting = detail(b"a..", tasks=((task(), None),))
+    lost = replace(worker("pay.charge"), lost=True)
+
+    said = line(waiting, "charge", Known(workers=[lost])).waits_for
+    assert said == "a worker that has `pay.charge`"
+    # All are lost together with their engine: that is what is lacking.
+    assert line(waiting, "charge", Known(workers=[lost], engine=None)).waits_for == "an engine"
 
 
 def test_a_task_whose_queue_nobody_serves_says_so() -> None:

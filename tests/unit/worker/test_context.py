@@ -50,6 +50,7 @@ def test_the_step_that_follows_a_failed_run_is_called_so() -> None:
 
 @pytest.mark.rule("L3.3")
 def test_the_idempotency_key_is_the_task_id_whatever_the_attempt() -> None:
+    """Catalogue B21."""
     context = a_context("ship.2")
 
     assert context.idempotency_key == context.task_id == f"{RUN}/ship.2"

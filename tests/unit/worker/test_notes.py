@@ -174,3 +174,14 @@ def test_what_no_store_can_hold_is_made_harmless(said: str) -> None:
 
     assert "\0" not in note.text
     note.text.encode()
+
+
+def test_what_another_process_gathered_keeps_its_order_and_wakes_once() -> None:
+    theirs, ours, woken = Notebook(), Notebook(), list[int]()
+    ours.on_first = lambda: woken.append(1)
+    for line in ("one", "two"):
+        theirs.add(a_lease(), NoteKind.STDOUT, line)
+        ours.accept(theirs.take())
+
+    assert all_of(ours) == [(1, "one"), (2, "two")]
+    assert woken == [1]

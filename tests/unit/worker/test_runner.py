@@ -10,9 +10,10 @@ import pytest
 from tests.support.gateway import MemoryGateway
 from tests.support.worker import a_crew, turns_until
 
-from tenuto.app.embedded import LEASE_US
+from tenuto.app.core import LEASE_US
 from tenuto.ports.gateway import Failed, Lease, Result, Success
 from tenuto.worker import runner
+from tenuto.worker.attempts import ProcessLost
 from tenuto.worker.context import current
 
 
@@ -68,6 +69,7 @@ async def test_it_never_holds_more_leases_than_it_has_slots() -> None:
 
 
 async def test_results_of_one_turn_go_in_one_report_that_asks_for_as_many_tasks() -> None:
+    """Catalogue J13."""
     held = Held()
     async with a_crew(executors={"held": held}, capacity=5) as crew:
         for _ in range(5):
@@ -155,6 +157,7 @@ async def test_a_stale_report_is_dropped_and_its_slot_is_free_again() -> None:
 @pytest.mark.rule("F7.2")
 @pytest.mark.parametrize("verdict", ["cancelled", "lost"])
 async def test_work_is_stopped_when_a_heartbeat_says_that_its_lease_is_gone(verdict: str) -> None:
+    """Catalogue B8."""
     held = Held()
     async with a_crew(executors={"held": held}, lease_us=150_000) as crew:
         lease = crew.gateway.offer("held")
@@ -168,6 +171,7 @@ async def test_work_is_stopped_when_a_heartbeat_says_that_its_lease_is_gone(verd
 
 @pytest.mark.rule("D1.2")
 async def test_heartbeats_keep_leases_alive_in_one_call_for_all() -> None:
+    """Catalogue B8."""
     held = Held()
     async with a_crew(executors={"held": held}, lease_us=150_000) as crew:
         leases = [crew.gateway.offer("held") for _ in range(3)]
@@ -196,6 +200,7 @@ async def test_D1_a_lease_lasts_ten_seconds_and_a_heartbeat_comes_in_each_third(
 
 @pytest.mark.rule("F7.1")
 async def test_work_is_stopped_when_its_lease_runs_out_without_an_answer() -> None:
+    """Catalogue B7."""
     held = Held()
     async with a_crew(executors={"held": held}, lease_us=150_000) as crew:
         crew.gateway.down = {"heartbeat"}
@@ -319,6 +324,7 @@ async def test_work_that_cannot_be_stopped_is_not_released(
 
 
 async def test_an_answer_that_comes_during_the_drain_is_given_back() -> None:
+    """Catalogue B16."""
     held = Held()
     async with a_crew({"double": double}, executors={"held": held}, capacity=2) as crew:
         gateway = crew.gateway
@@ -385,7 +391,7 @@ async def test_an_attempt_whose_turn_does_not_come_in_its_time_is_given_back_unb
 
 
 async def test_a_coroutine_that_blocks_for_two_leases_delays_only_its_neighbours() -> None:
-    """User code has no share in the engine's loop: heartbeats go on, and so do other executors."""
+    """User code has no share in the engine's loop: heartbeats go on, and so do other executors. Catalogue B10."""
     blocked, go = threading.Event(), threading.Event()
 
     async def blocking() -> str:
@@ -573,3 +579,63 @@ async def test_notes_that_nobody_takes_delay_no_result_and_come_again() -> None:
         await crew.gateway.output(crew.gateway.offer("talk"))
 
         assert crew.gateway.notes
+
+
+class Dying:
+    """An executor whose process dies under each attempt."""
+
+    async def execute(self, lease: Lease) -> Result:
+        raise ProcessLost("gone")
+
+
+async def test_a_lost_process_is_told_at_once_and_again_until_it_is_heard() -> None:
+    async with a_crew({"double": double}, executors={"dies": Dying()}) as crew:
+        crew.gateway.down.add("lose")
+        lease = crew.gateway.offer("dies")
+        await crew.gateway.until(lambda: crew.gateway.calls.count("lose") >= 2)
+        assert lease.lease_id in crew.gateway.held
+        crew.gateway.down.clear()
+        await crew.gateway.until(lambda: crew.gateway.losses == [lease.task_id])
+
+        assert await crew.gateway.output(crew.gateway.offer("double")) == 2
+        assert lease.task_id not in crew.gateway.results
+        await turns_until(lambda: crew.runner.held == 0)
+
+
+async def test_a_hurried_drain_waits_no_longer() -> None:
+    held = Held()
+    async with a_crew(executors={"held": held}) as crew:
+        lease = crew.gateway.offer("held")
+        await held.until(begun=1)
+        crew.stopping.set()
+        crew.runner.hurry()
+        await crew.stop()
+
+        assert crew.gateway.released == [lease.task_id]
+
+
+async def test_it_says_what_it_holds_when_it_announces_itself_again() -> None:
+    held = Held()
+    async with a_crew(executors={"held": held}, capacity=5) as crew:
+        kept, astray = crew.gateway.offer("held"), crew.gateway.offer("held")
+        await held.until(begun=2)
+        crew.runner._forget(crew.runner._held[astray.lease_id])  # as if its answer had never come
+        await crew.runner._register(asyncio.Event())
+
+        assert kept.lease_id in crew.gateway.held
+        await held.until(begun=3)  # the other one was given back, and is handed out again
+        assert crew.runner.fence_of(kept.lease_id) is not None
+        held.go.set()
+
+
+async def test_an_outage_is_told_once_and_its_end_too(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "tenuto")
+    async with a_crew({"double": double}) as crew:
+        crew.gateway.down.add("report")
+        lease = crew.gateway.offer("double")
+        await crew.gateway.until(lambda: crew.gateway.calls.count("report") >= 3)
+        crew.gateway.down.clear()
+
+        assert await crew.gateway.output(lease) == 2
+        await turns_until(lambda: "gateway_available" in caplog.text)
+    assert caplog.text.count("gateway_unavailable") == 1

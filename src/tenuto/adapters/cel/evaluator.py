@@ -188,11 +188,11 @@ class CelEvaluator:
         if kind is ExpressionKind.KEY:
             key = _checked(kinds.key_of, value)
             return Text(len(key.encode()), key)
+        key_of_node = expression.where.rpartition(".")[2]
         if kind is ExpressionKind.NAME:
-            key_of_node = expression.where.rpartition(".")[2]
             return _checked(partial(kinds.name_of, key=key_of_node), value)
         if kind in _NUMBERS:
-            return _checked(partial(kinds.number_of, kind), value)
+            return _checked(partial(kinds.number_of, kind, key=key_of_node), value)
         return _text(value)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from tenuto.adapters.cel.context import kind_of
 from tenuto.adapters.cel.template import Unfit
-from tenuto.model.definition import ITEMS_MAX
+from tenuto.model.definition import ITEMS_MAX, PRIORITY_MAX
 from tenuto.model.expressions import ExpressionKind, Named, Number, Page
 from tenuto.model.instants import DURATION_MAX_US, format_duration, parse_duration, parse_instant
 from tenuto.model.names import ADDRESS_MAX, EVENT_NAME, NAME, TASK_NAME
@@ -36,15 +36,18 @@ _NAMES: Final = {
 """What may be computed under a key of a node: no worker and no message has any other name."""
 
 
-def number_of(kind: ExpressionKind, value: object) -> Number:
-    """The number that a DURATION, INSTANT, COUNT or TOLERANCE stands for. Raises Unfit."""
+def number_of(kind: ExpressionKind, value: object, key: str = "") -> Number:
+    """The number that a DURATION, INSTANT, COUNT or TOLERANCE stands for under a key of a node. Raises Unfit."""
     match kind:
         case ExpressionKind.DURATION:
             return Number(_duration(value))
         case ExpressionKind.INSTANT:
             return Number(_instant(value))
         case ExpressionKind.COUNT:
-            return Number(_count(value))
+            count = _count(value)
+            if key == "priority" and count > PRIORITY_MAX:
+                raise Unfit(f"the priority is {count}: 0 to {PRIORITY_MAX} are needed")
+            return Number(count)
         case _:
             return _tolerance(value)
 

@@ -26,7 +26,7 @@ class Uuid7Ids:
             return RunId(str(UUID(int=self._last)))
 
     def lease_id(self) -> LeaseId:
-        return LeaseId(secrets.token_hex(8))
+        return LeaseId(secrets.token_hex(16))  # 128 bits: whoever knows it may report (S21)
 
     def message_id(self) -> MessageId:
         return MessageId(str(uuid7()))

@@ -33,11 +33,13 @@ from tenuto.ports.store import Change, Committed, EagerGrant, LeaseRow, NoticeKi
 LARGE_LETTERS = 2_000
 """From here on a run's state is written by a statement of its own."""
 
+_LAST_PLACE = "\U0010ffff"
+
 Rows = list[list[Param]]
 
 # Order of writing: a statement and the sections that are its parameters; left out while the first has no rows. Rows of
 # one section may go into several statements.
-_WRITES = (
+WRITES = (
     ("INSERT_KEYS", "keys"),
     ("INSERT_RUNS", "runs"),
     ("UPDATE_RUNS", "settled"),
@@ -103,20 +105,17 @@ class Commit:
         self._lease_us = lease_us
         _check(self._changes)
         self._checks = [pack(rows) for rows in _claims(self._changes)]
+        self._locks = _locks(self._changes) if dialect.locks_rows else {}
         # Everything but the leases is written the same whoever loses, so it is made up outside the transaction.
         self._sections = {change.run_id: _sections(change) for change in self._changes}
 
     def job(self) -> Steps[Committed]:
         """Check, then write the winners."""
-        if self._dialect.locks_rows:
-            yield ((self._texts["LOCK_RUNS"], (self._checks[0],)),)
-            yield ((self._texts["LOCK_TASKS"], (self._checks[1],)),)
-            yield ((self._texts["LOCK_MESSAGES"], (self._checks[5],)),)
-            yield ((self._texts["LOCK_NOTICES"], (self._checks[8],)),)
-        row = yield ((self._texts["GUARD"], tuple(self._checks)),)
+        locks = [(self._texts[text], (rows,)) for text, rows in self._locks.items()]
+        row = yield (*locks, (self._texts["GUARD"], tuple(self._checks)))
         assert row is not None
         now: int = row[0]
-        taken = {RunId(new): RunId(old) for new, old in unpack(row[2])}
+        taken = {RunId(new): RunId(old) for new, old in unpack(row[2]) if old is not None}
         losers = {RunId(r[0]) for r in unpack(row[1])} | taken.keys()
         self._settle_rivals(losers, taken)
         refused = {(run, place) for run, place in unpack(row[3])}
@@ -182,7 +181,7 @@ class Commit:
         params = {name: pack(rows) for name, rows in sections.items() if rows}
         steps: list[Step] = [
             (self._texts[text], tuple(params.get(name, "[]") for name in names))
-            for text, *names in _WRITES
+            for text, *names in WRITES
             if names[0] in params
         ]
         if "posts" in params:
@@ -273,6 +272,43 @@ def _claims(changes: Sequence[Change]) -> list[Rows]:
     ]
 
 
+def _locks(changes: Sequence[Change]) -> dict[str, str]:
+    """Statements that lock, in order, and their rows; those with something to lock."""
+    claimed: Rows = [[c.run_id, *claim] for c in changes for claim in c.claims.notices]
+    written: Rows = [notice_row(notice) for c in changes for notice in c.notices]
+    waits: Rows = [[wait.event, wait.key] for c in changes for wait in c.waits]
+    posts: Rows = [[post.event, post.key] for c in changes for post in c.posts]
+    rows: dict[str, Rows] = {
+        "LOCK_RUNS": [[c.run_id] for c in changes if c.expected_seq],
+        "LOCK_TASKS": [row for c in changes for row in _touched_tasks(c)],
+        "LOCK_MESSAGES": [[c.run_id, claim] for c in changes for claim in c.claims.messages],
+        "LOCK_NOTICES": claimed + written,
+        "LOCK_ADDRESSES": waits + posts,
+    }
+    return {text: pack(some) for text, some in rows.items() if some}
+
+
+def _touched_tasks(change: Change) -> Rows:
+    """Tasks that the change writes and others may write too: ranges of places."""
+    places = {lease[0] for lease in change.claims.leases}
+    places.update(place for place, _ in change.claims.unleased)
+    places.update(task.place for task, _ in change.updated)
+    places.update(task.place for task in change.ready)
+    places.update(change.cancelled)
+    places.difference_update(task.place for task in change.created)
+    ranges: list[tuple[str, str]] = [(place, place) for place in places]
+    ranges += [parts_range(place) for place in change.cancelled_items]
+    if (
+        change.close
+        or change.hold
+        or change.settle is not None
+        or change.release_at is not None
+        or change.shift is not None
+    ):
+        ranges.append(("", _LAST_PLACE))
+    return [[change.run_id, *each] for each in sorted(ranges)]
+
+
 def _surely_free(change: Change) -> set[Place]:
     """Tasks without a lease once this change is written, whatever the store holds now."""
     free = {task.place for task in change.created}
@@ -280,7 +316,7 @@ def _surely_free(change: Change) -> set[Place]:
 
 
 def _sections(change: Change) -> dict[str, Rows]:
-    """Rows of one change that no lease decision alters, by section of `_WRITES`."""
+    """Rows of one change that no lease decision alters, by section of `WRITES`."""
     run_id, snapshot = change.run_id, change.snapshot
     state = state_row(snapshot)
     shown = _shown(change)

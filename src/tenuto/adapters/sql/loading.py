@@ -28,25 +28,28 @@ from tenuto.ports.store import ItemRow, Loaded, LoadRequest, PayloadRow
 
 
 def load_params(request: LoadRequest) -> tuple[str, ...]:
-    """One parameter for each kind of row, in the order of LOAD."""
+    """One parameter for each kind of row, in the order of LOAD; rows of runs sorted by run, as its bounds want them."""
     return (
-        pack([[run] for run in request.runs]),
-        pack(request.tasks),
+        pack([[run] for run in sorted(request.runs)]),
+        pack(sorted(request.tasks)),
         pack(request.timers),
         pack(request.waits),
-        pack([(run, key.place, key.kind) for run, key in request.payloads]),
+        pack(sorted((run, key.place, key.kind) for run, key in request.payloads)),
         pack(request.mailbox),
         pack(request.notices),
         pack(
-            [
+            sorted(
                 (run, place, *items_range(place), epoch_suffix(place), number)
                 for number, (run, place) in enumerate(request.items)
-            ]
+            )
         ),
         pack(
-            [(run, prefix, epoch, passes_range(prefix)[1]) for run, prefix, epoch in request.passes]
+            sorted(
+                (run, prefix, epoch, passes_range(prefix)[1])
+                for run, prefix, epoch in request.passes
+            )
         ),
-        pack(request.children),
+        pack(sorted(request.children)),
         pack(request.addresses),
     )
 

@@ -150,7 +150,7 @@ class SqlReads:
         return tuple(read_run(r) for r in sorted(rows, key=lambda r: str(r[0]), reverse=True))
 
     async def get_runs(self, run_ids: Sequence[RunId]) -> Sequence[RunRow]:
-        rows = await self._rows("RUNS_BY_ID", pack([(run_id,) for run_id in run_ids]))
+        rows = await self._rows("RUNS_BY_ID", pack(sorted((run_id,) for run_id in run_ids)))
         found = {str(r[0]): read_run(r) for r in rows}
         return tuple(found[run_id] for run_id in run_ids if run_id in found)
 
@@ -178,7 +178,9 @@ class SqlReads:
     async def payloads_of_runs(
         self, wanted: Sequence[tuple[RunId, PayloadKey]]
     ) -> Mapping[tuple[RunId, PayloadKey], str]:
-        rows = await self._rows("PAYLOADS", pack([(run, k.place, k.kind) for run, k in wanted]))
+        rows = await self._rows(
+            "PAYLOADS", pack(sorted((run, k.place, k.kind) for run, k in wanted))
+        )
         return {
             (RunId(r[0]), PayloadKey(Place(r[1]), PayloadKind(r[2]))): r[3]
             for r in rows
@@ -344,6 +346,7 @@ class SqlReads:
                 seen_at=r[6],
                 version=r[7],
                 labels=tuple((name, value) for name, value in orjson.loads(r[8])),
+                lost=bool(r[9]),
             )
             for r in sorted(await self._rows("WORKERS"))
         )

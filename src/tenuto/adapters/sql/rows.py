@@ -240,13 +240,14 @@ def notice_row(notice: NoticeRow) -> list[Param]:
 
 
 def read_notice(row: Values) -> NoticeRow:
-    """All columns but the time."""
+    """All columns."""
     return NoticeRow(
         run_id=row[0],
         kind=NoticeKind(row[1]),
         place=row[2],
         sender=row[3],
         data=row[4],
+        sent_at=row[5],
     )
 
 

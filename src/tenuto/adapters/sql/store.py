@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tenuto.adapters.sql import statements as s
 from tenuto.adapters.sql.commit import Commit
 from tenuto.adapters.sql.engine import SqlEngine, Step, Steps
 from tenuto.adapters.sql.loading import load_params, read_loaded
+from tenuto.adapters.sql.ready import SqlReadyRows
 from tenuto.adapters.sql.rows import (
     Values,
     lease_row,
@@ -27,6 +28,7 @@ from tenuto.adapters.sql.rows import (
     read_definition,
     read_due_task,
     read_notice,
+    read_run,
     read_task,
     read_timer,
     read_wait,
@@ -34,7 +36,7 @@ from tenuto.adapters.sql.rows import (
 )
 from tenuto.machine.snapshot import OpenedWait
 from tenuto.model.errors import Conflict, InvalidInput, NotFound, TenutoError
-from tenuto.model.ids import MessageId, Place, RunId, WorkerId
+from tenuto.model.ids import LeaseId, MessageId, Place, RunId, WorkerId
 from tenuto.ports.gateway import Beat, Load, Note, Verdict, WorkerInfo
 from tenuto.ports.store import (
     Change,
@@ -49,17 +51,46 @@ from tenuto.ports.store import (
     Match,
     NewMessage,
     NoteRow,
+    Progress,
     Pulse,
 )
 
+_Dated = TypeVar("_Dated", Loaded, Due, Pulse, Committed)
+
 PAIRS_PER_MESSAGE = 20
 """Of messages and waits that `due` answers at most, for each message that it may."""
+_TURNS_MAX = 10_000
+"""Queues whose turn is remembered."""
+FORGET_WORKER_US = 3_600_000_000
+"""How long a worker that never left is listed as lost."""
 QUEUES_MAX = 100
 """Of one grant's statement; a worker that serves more has several. SQLite takes 500 parts in a compound SELECT."""
 
 
-class SqlStore:
-    """`ports.store.Store` over any SqlEngine."""
+class Turns:
+    """Which queue was served longest ago. A hint of this process, so that a busy queue starves no other of its workers:
+    what is forgotten costs a turn.
+    """
+
+    def __init__(self) -> None:
+        self._served: dict[str, None] = {}
+
+    def order(self, queues: Sequence[str]) -> tuple[str, ...]:
+        """These queues, each once: never served, then served longest ago, first."""
+        places = {queue: n for n, queue in enumerate(self._served)}
+        return tuple(sorted(dict.fromkeys(queues), key=lambda queue: places.get(queue, -1)))
+
+    def served(self, queues: Sequence[str]) -> None:
+        """Tasks of these queues were granted, in this order."""
+        for queue in queues:
+            self._served.pop(queue, None)
+            self._served[queue] = None
+        while len(self._served) > _TURNS_MAX:
+            del self._served[next(iter(self._served))]
+
+
+class SqlStore(SqlReadyRows):
+    """`ports.store.Store` and `ports.ready.ReadyRows` over any SqlEngine."""
 
     def __init__(self, engine: SqlEngine) -> None:
         self._engine = engine
@@ -75,6 +106,7 @@ class SqlStore:
                 s.due,
                 s.load,
                 s.notes,
+                s.ready,
                 s.registry,
                 s.wholes,
             )
@@ -82,6 +114,7 @@ class SqlStore:
             if name.isupper() and name not in {"BRANCH", "CANDIDATES"}
         }
         self._candidates: dict[int, str] = {}
+        self._turns = Turns()
 
     # -- readings that writes depend on
 
@@ -93,7 +126,7 @@ class SqlStore:
             assert row is not None
             return read_loaded(request, row)
 
-        return await self._engine.read(job)
+        return self._told(await self._engine.read(job))
 
     async def due(self, *, limit: int, runs: tuple[RunId, ...] | None) -> Due:
         step: Step = (self._text["DUE"], (_focus(runs), limit, PAIRS_PER_MESSAGE * limit))
@@ -120,7 +153,7 @@ class SqlStore:
                 unmatched=tuple(MessageId(r[0]) for r in unpack(unmatched)),
             )
 
-        return await self._engine.read(job)
+        return self._told(await self._engine.read(job))
 
     async def started(self, run_id: RunId) -> Sequence[Place]:
         step: Step = (self._text["STARTED"], (run_id,))
@@ -151,22 +184,43 @@ class SqlStore:
         def job() -> Steps[Pulse]:
             row = yield (step,)
             assert row is not None
-            now, tasks_at, timers_at, ready = row
-            return Pulse(now=now, tasks_at=tasks_at, timers_at=timers_at, ready=ready)
+            now, tasks_at, timers_at, ready, told_at, queues = row
+            return Pulse(
+                now=now,
+                tasks_at=tasks_at,
+                timers_at=timers_at,
+                ready=ready,
+                told_at=told_at,
+                queues=tuple(sorted(r[0] for r in unpack(queues))),
+            )
 
-        return await self._engine.read(job)
+        return self._told(await self._engine.read(job))
+
+    async def progress(self, runs: Sequence[RunId]) -> Sequence[Progress]:
+        step: Step = (self._text["PROGRESS"], (pack([[run] for run in sorted(runs)]),))
+
+        def job() -> Steps[Sequence[Progress]]:
+            row = yield (step,)
+            assert row is not None
+            finals = {run.run_id: run for run in map(read_run, unpack(row[1]))}
+            return tuple(
+                Progress(run_id=RunId(r[0]), seq=r[1], final=finals.get(RunId(r[0])))
+                for r in unpack(row[0])
+            )
+
+        return await self._engine.read(job) if runs else ()
 
     # -- writes
 
     async def commit(self, changes: Sequence[Change], *, lease_us: int) -> Committed:
         commit = Commit(self._text, self._dialect, changes, lease_us=lease_us)
-        return await self._engine.write(commit.job)
+        return self._told(await self._engine.write(commit.job))
 
     async def grant(self, request: GrantRequest) -> Sequence[Granted]:
         limit = len(request.lease_ids)
         if not (limit and request.queues and request.names):
             return ()
-        queues = tuple(dict.fromkeys(request.queues))
+        queues = self._turns.order(request.queues)
         common = (pack(request.names), _focus(request.runs), limit)
         finds: list[Step] = [
             (self._grant_text(len(some)), (*common, *some))
@@ -182,9 +236,9 @@ class SqlStore:
                 found += unpack(row[1])
             if not found:
                 return ()
-            found.sort(key=lambda r: (-r[5], r[23], r[0], r[1]))
+            found = _by_turns(found, queues)
             granted = []
-            leases: list[list[object]] = []
+            leases: list[list[Any]] = []
             for r, lease_id in zip(found, request.lease_ids, strict=False):
                 task = read_task(r)
                 lease = new_lease(
@@ -192,8 +246,13 @@ class SqlStore:
                 )
                 granted.append(Granted(run_id=r[0], task=task, lease=lease, input=r[22]))
                 leases.append([r[0], r[1], *lease_row(lease)])
+            leases.sort(key=lambda r: (r[0], r[1]))  # `within` needs them so
             packed = pack(leases)
-            yield ((self._text["LEASE_TASKS"], (packed,)), (self._text["DELETE_READY"], (packed,)))
+            yield (
+                (self._text["LEASE_TASKS"], (packed,)),
+                (self._text["DELETE_GRANTED"], (packed,)),
+            )
+            self._turns.served([each.task.queue for each in granted])
             return tuple(granted)
 
         return await self._engine.write(job, durable=False)
@@ -207,31 +266,52 @@ class SqlStore:
         lease_us: int,
         lapsed: bool = False,
     ) -> Sequence[Verdict]:
-        packed = pack([(b.run_id, b.place, b.lease_id, int(b.alive)) for b in beats])
+        packed = pack(sorted((b.run_id, b.place, b.lease_id, int(b.alive)) for b in beats))
         see: Step = (self._text["SEE_WORKER"], (worker, load.busy, load.capacity, load.lag_us))
 
         def job() -> Steps[Sequence[Verdict]]:
-            row = yield ((self._text["VERDICTS"], (packed, worker, int(lapsed))),)
+            if not beats:
+                yield (see,)
+                return ()
+            row = yield (
+                *self._locked(packed),
+                (self._text["VERDICTS"], (packed, worker, int(lapsed))),
+            )
             assert row is not None
-            verdicts = {(r[0], r[1], r[2]): Verdict(r[3]) for r in unpack(row[0])}
-            yield ((self._text["EXTEND_LEASES"], (packed, worker, int(lapsed), lease_us)), see)
+            now = row[0]
+            verdicts = {(r[0], r[1], r[2]): Verdict(r[3]) for r in unpack(row[1])}
+            extend = (self._text["EXTEND_LEASES"], (packed, worker, int(lapsed), lease_us, now))
+            yield (extend, see)
             return tuple(verdicts[b.run_id, b.place, b.lease_id] for b in beats)
 
         return await self._engine.write(job, durable=False)
 
+    async def leases_of(self, worker: WorkerId) -> Sequence[Beat]:
+        step: Step = (self._text["LEASES_OF"], (worker,))
+
+        def job() -> Steps[Sequence[Beat]]:
+            row = yield (step,)
+            assert row is not None
+            return tuple(
+                Beat(run_id=RunId(r[0]), place=Place(r[1]), lease_id=LeaseId(r[2]))
+                for r in sorted(unpack(row[0]))
+            )
+
+        return await self._engine.read(job)
+
     async def release(self, worker: WorkerId, leases: Sequence[Beat], *, begun: bool = True) -> int:
         if not leases:
             return 0
-        packed = pack([(b.run_id, b.place, b.lease_id) for b in leases])
+        packed = pack(sorted((b.run_id, b.place, b.lease_id) for b in leases))
 
         def job() -> Steps[int]:
-            row = yield ((self._text["STANDING"], (packed, worker)),)
+            row = yield (*self._locked(packed), (self._text["STANDING"], (packed, worker)))
             assert row is not None
-            standing = unpack(row[0])
+            standing = sorted(unpack(row[1]))
             if standing:
                 offers = pack([r[:2] for r in standing if r[2]])
                 yield (
-                    (self._text["CLEAR_LEASES"], (packed, worker, int(begun))),
+                    (self._text["CLEAR_LEASES"], (packed, worker, int(begun), row[0])),
                     (self._text["OFFER_TASKS"], (offers,)),
                 )
             return len(standing)
@@ -254,7 +334,12 @@ class SqlStore:
                 )
                 for note in notes
             )
-            yield ((self._text["INSERT_NOTES"], (pack([note_row(each) for each in kept]),)),)
+            # A statement may write a row once: of one attempt's progress the newest stands.
+            rows = {
+                (note.run_id, note.place, note.attempt, note.number): note_row(note)
+                for note in kept
+            }
+            yield ((self._text["INSERT_NOTES"], (pack([rows[key] for key in sorted(rows)]),)),)
             return kept
 
         return await self._engine.write(job, durable=False) if notes else ()
@@ -264,9 +349,11 @@ class SqlStore:
             if "\0" in text or not _is_text(text):
                 raise InvalidInput("cannot be stored: it has NUL or half a character", path=name)
         step: Step = (self._text["INSERT_MESSAGE"], tuple(message_row(message)))
+        lock: Step = (self._text["LOCK_ADDRESS"], (message.event, message.key))
+        steps = (lock,) if self._dialect.locks_rows else ()
 
         def job() -> Steps[bool]:
-            stored = yield ((self._text["DELETE_OLD_MESSAGES"], ()), step)
+            stored = yield ((self._text["DELETE_OLD_MESSAGES"], ()), *steps, step)
             return stored is not None
 
         return await self._engine.write(job)
@@ -277,9 +364,12 @@ class SqlStore:
         if not messages:
             return
         params = (pack([[message] for message in messages]), pack(refused))
+        unhint: Step = (self._text["UNHINT_MESSAGES"], params)
+        lock: Step = (self._text["LOCK_MESSAGE_ADDRESSES"], params[:1])
+        steps = (lock, unhint) if self._dialect.locks_rows else (unhint,)
 
         def job() -> Steps[None]:
-            yield ((self._text["UNHINT_MESSAGES"], params),)
+            yield steps
 
         # A mark that a power cut brings back is only looked at once more.
         await self._engine.write(job, durable=False)
@@ -302,9 +392,10 @@ class SqlStore:
 
     async def drop_version(self, namespace: str, name: str, version: int) -> None:
         key = (namespace, name, version)
+        lock = self._lock_versions(namespace, name)
 
         def job() -> Steps[TenutoError | None]:
-            row = yield ((self._text["VERSION"], key),)
+            row = yield (*lock, (self._text["VERSION"], key))
             if row is None:
                 return NotFound("version", f"{name} {version}")
             users = yield ((self._text["VERSION_USERS"], (*key, row[3])),)
@@ -321,9 +412,10 @@ class SqlStore:
 
     async def put_alias(self, namespace: str, name: str, alias: str, version: int) -> int | None:
         key = (namespace, name, alias)
+        lock = self._lock_versions(namespace, name)
 
         def job() -> Steps[tuple[bool, int | None]]:
-            row = yield ((self._text["VERSION"], (namespace, name, version)),)
+            row = yield (*lock, (self._text["VERSION"], (namespace, name, version)))
             if row is None:
                 return False, None
             before = yield ((self._text["ALIAS"], key),)
@@ -342,9 +434,8 @@ class SqlStore:
 
         return await self._engine.write(job)
 
-    async def put_worker(self, worker: WorkerInfo, incarnation: str) -> None:
-        await self._write(
-            "PUT_WORKER",
+    async def put_worker(self, worker: WorkerInfo, incarnation: str, *, lease_us: int) -> None:
+        row = (
             worker.id,
             pack(worker.queues),
             pack(worker.names),
@@ -352,10 +443,17 @@ class SqlStore:
             worker.capacity,
             worker.version,
             incarnation,
+            lease_us,
         )
+        drop: Step = (self._text["DROP_LOST_WORKERS"], (FORGET_WORKER_US,))
 
-    async def drop_worker(self, worker: WorkerId) -> None:
-        await self._write("DROP_WORKER", worker)
+        def job() -> Steps[None]:
+            yield (drop, (self._text["PUT_WORKER"], row))
+
+        await self._engine.write(job)
+
+    async def drop_worker(self, worker: WorkerId, incarnation: str) -> None:
+        await self._write("DROP_WORKER", worker, incarnation)
 
     async def quarantine(self, run_id: RunId, reason: str | None) -> None:
         await self._write("QUARANTINE", run_id, reason)
@@ -369,16 +467,43 @@ class SqlStore:
 
         await self._engine.write(job)
 
+    def _told(self, answer: _Dated) -> _Dated:
+        """An answer that says the time, for whoever goes by it."""
+        self._engine.heard(answer.now)
+        return answer
+
+    def _locked(self, leases: str) -> tuple[Step, ...]:
+        """What locks the tasks of these leases, where rows have locks."""
+        return ((self._text["LOCK_LEASES"], (leases,)),) if self._dialect.locks_rows else ()
+
+    def _lock_versions(self, namespace: str, name: str) -> tuple[Step, ...]:
+        """What keeps a version from being meant and deleted at once, where writers work side by side."""
+        lock: Step = (self._text["LOCK_VERSIONS"], (namespace, name))
+        return (lock,) if self._dialect.locks_rows else ()
+
     def _grant_text(self, queues: int) -> str:
         """CANDIDATES with a branch for each queue; a worker serves few, so few texts are made."""
         text = self._candidates.get(queues)
         if text is None:
             branches = "    UNION ALL\n".join(
-                s.leases.BRANCH.replace("{queue}", f"${4 + n}") for n in range(queues)
+                s.leases.BRANCH.replace("{queue}", f"${4 + n}").replace("{number}", str(n))
+                for n in range(queues)
             )
             text = self._dialect.fill(s.leases.CANDIDATES.replace("{branches}", branches))
             self._candidates[queues] = text
         return text
+
+
+def _by_turns(found: list[list[Any]], queues: Sequence[str]) -> list[list[Any]]:
+    """Rows of CANDIDATES in its order, whatever order their packing left them in."""
+    numbers = {queue: n for n, queue in enumerate(queues)}
+    taken: dict[tuple[str, int], int] = {}
+    ordered = []
+    for r in sorted(found, key=lambda r: (-r[5], r[23], r[0], r[1])):
+        turn = taken[r[4], r[5]] = taken.get((r[4], r[5]), 0) + 1
+        ordered.append((-r[5], turn, numbers[r[4]], r))
+    ordered.sort(key=lambda each: each[:3])
+    return [each[3] for each in ordered]
 
 
 def _pair(messages: list[list[Any]], waits: list[list[Any]], pairs_max: int) -> tuple[Match, ...]:

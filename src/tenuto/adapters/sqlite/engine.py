@@ -108,6 +108,9 @@ class SqliteEngine:
         assert thread is not None
         return await self._submit(thread, job)
 
+    def heard(self, now: int) -> None:
+        """Nothing new: the time in the answer is this process's own."""
+
     def held(self) -> tuple[int, ...]:
         """Descriptors that keep others from the file for as long as some process has them open."""
         return () if self._lock is None else (self._lock.fd,)

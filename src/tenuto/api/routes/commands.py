@@ -36,7 +36,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
 
 
 async def _answer(service: Service, run_id: RunId) -> Response:
-    return await service.answer(lambda answers: answers.get_run_row(run_id))
+    return await service.show(lambda answers: answers.get_run_row(run_id))
 
 
 def _add_ends(app: FastAPI, service: Service) -> None:

@@ -18,6 +18,8 @@ from tenuto.api.models import (
     RunReport,
     StartBody,
     StartedRun,
+    StartedRuns,
+    StartManyBody,
     Verified,
 )
 from tenuto.api.parameters import (
@@ -27,6 +29,7 @@ from tenuto.api.parameters import (
     HistoryLimit,
     KeyQuery,
     Limit,
+    NamedPath,
     NodePath,
     NodeQuery,
     ParentQuery,
@@ -41,7 +44,7 @@ from tenuto.api.parameters import (
 from tenuto.api.problems import Problem
 from tenuto.api.routes import commands, nested
 from tenuto.api.routes.workflows import SVG, picture
-from tenuto.api.service import UNSAFE, Service, body_of, responses
+from tenuto.api.service import JSON, UNSAFE, Service, body_of, encode, responses
 from tenuto.api.starting import Starter
 from tenuto.api.streams import ChangesStream, EventStream, RunStream
 from tenuto.dsl.storable import check_word
@@ -55,6 +58,7 @@ _STREAM = {"text/event-stream": {"schema": {"type": "string"}}}
 
 def add_routes(app: FastAPI, service: Service) -> None:
     """Add the routes; fixed paths before those with a run in them."""
+    _add_starts(app, service)
     _add_lists(app, service)
     _add_streams(app, service)
     commands.add_routes(app, service)
@@ -64,7 +68,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
     _add_whole(app, service)
 
 
-def _add_lists(app: FastAPI, service: Service) -> None:
+def _add_starts(app: FastAPI, service: Service) -> None:
     starter = Starter(service.backend)
 
     @app.post(
@@ -99,15 +103,37 @@ def _add_lists(app: FastAPI, service: Service) -> None:
             if not idempotency_key:
                 raise Problem("invalid_input", "Idempotency-Key: is empty", path="Idempotency-Key")
             check_word(idempotency_key, "Idempotency-Key")
-        started = await starter.start(body, body.key or idempotency_key)
+        size = len(await request.body())
+        started = await starter.start(body, body.key or idempotency_key, size=size)
         run_id, again = started.run_id, not started.created
 
         async def shown(answers: Answers) -> Document:
             return {**await answers.get_run_row(run_id), "deduplicated": again}
 
         headers = {"Location": f"/v1/runs/{run_id}"} | ({"Deduplicated": "true"} if again else {})
-        return await service.answer(shown, status=200 if again else 201, headers=headers)
+        return await service.show(shown, status=200 if again else 201, headers=headers)
 
+    @app.post(
+        "/v1/workflows/{name}/runs",
+        tags=TAGS,
+        summary="Start many runs",
+        responses=responses(StartedRuns, *UNSAFE, "not_found"),
+        openapi_extra=body_of(StartManyBody),
+    )
+    async def start_runs(request: Request, name: NamedPath) -> Response:
+        """All are stored, and will be carried on, when this answers; none is where one input is wrong. Give each a key,
+        and a request whose answer was lost may be repeated.
+        """
+        body = await read_body(request, StartManyBody)
+        for run in body.runs:
+            check_word(run.key or "", "key")
+        size = len(await request.body())
+        started = await starter.start_many(name, body, size=size)
+        items = [{"run_id": each.run_id, "deduplicated": not each.created} for each in started]
+        return Response(encode({"items": items}), media_type=JSON)
+
+
+def _add_lists(app: FastAPI, service: Service) -> None:
     @app.get("/v1/runs/counts", tags=TAGS, summary="Count runs", responses=responses(RunCounts))
     async def count_runs() -> Response:
         """Of each state."""
@@ -213,11 +239,10 @@ def _add_waiting(app: FastAPI, service: Service) -> None:
     )
     async def wait_run(request: Request, run_id: RunPath, timeout: Timeout = 30.0) -> Response:
         """Answers when the run is final or the time is up: look at `state`."""
-        found = await service.find_run(run_id)
         async with held.hold(request.receive, timeout):
-            await backend.commands.wait(found)
-            return await service.final_report(found)
-        return await service.answer(lambda answers: answers.get_run(found))
+            row = await backend.glance(lambda answers: answers.found(run_id, backend.commands.wait))
+            return await service.final_report(row.run_id)
+        return await service.answer(lambda answers: answers.get_run(run_id))
 
 
 def _add_details(app: FastAPI, service: Service) -> None:

@@ -1,4 +1,6 @@
-// The only fetcher: documents in, documents out, problems as errors.
+// Documents in, documents out, problems as errors.
+
+import { fetchAs } from "/static/token.js";
 
 /** What went wrong, as RFC 9457 says it; `code` is `unreachable` where nobody answered. */
 export class Problem extends Error {
@@ -38,7 +40,7 @@ async function ask(method, path, body) {
   }
   let answer;
   try {
-    answer = await fetch(`/v1${path}`, options);
+    answer = await fetchAs(`/v1${path}`, options);
   } catch {
     throw new Problem({ code: "unreachable", detail: "the server does not answer" }, 0);
   }
@@ -54,7 +56,7 @@ const door = globalThis.trustedTypes?.createPolicy("picture", { createHTML: (tex
 export async function picture(path) {
   let answer;
   try {
-    answer = await fetch(`/v1${path}`, { headers: { Accept: "image/svg+xml" } });
+    answer = await fetchAs(`/v1${path}`, { headers: { Accept: "image/svg+xml" } });
   } catch {
     throw new Problem({ code: "unreachable", detail: "the server does not answer" }, 0);
   }

@@ -1,5 +1,7 @@
 // One stream of server-sent events that never gives up: back-off, resuming where it stood, polling where streams fail.
 
+import { fetchAs } from "/static/token.js";
+
 const BACKOFF_S = [0.5, 1, 2, 4, 8, 15];
 const SILENT_MS = 60_000; // the server says something at least every 15 s; four times that is a dead connection
 const POLL_MS = 2_000;
@@ -33,7 +35,7 @@ export function follow(path, { on, poll, told }) {
     const signal = abort.signal;
     const headers = { Accept: "text/event-stream" };
     if (last) headers["Last-Event-ID"] = last;
-    const answer = await fetch(`/v1${path}`, { headers, signal, cache: "no-store" });
+    const answer = await fetchAs(`/v1${path}`, { headers, signal, cache: "no-store" });
     const isStream = (answer.headers.get("Content-Type") ?? "").startsWith("text/event-stream");
     if (!answer.ok || !isStream) throw new Error(`no stream: ${answer.status}`);
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

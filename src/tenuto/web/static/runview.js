@@ -82,6 +82,7 @@ function header(run, state, actions) {
       run.parent && fact("Called by", runLink(run.parent.run_id, run.parent.node), h("span", null, ` ${run.parent.node}${run.parent.item === null ? "" : `[${run.parent.item}]`}`)),
       run.source && fact("Replays", runLink(run.source)),
       run.epoch > 1 && fact("Retried", run.epoch === 2 ? "once" : `${run.epoch - 1} times`),
+      run.priority > 0 && fact("Priority", `${run.priority}`),
       run.compensation !== "none" && fact("Undoing", run.compensation),
       shownKey(run.key) && fact("Key", h("code", null, run.key)),
       fact("Started", age(run.created_at)),

@@ -379,6 +379,7 @@ def test_a_large_payload_can_be_read_in_part_and_passed_on_whole() -> None:
 
 @pytest.mark.rule("X8.5")
 def test_working_on_more_than_the_limit_is_a_fault_with_its_cure() -> None:
+    """Catalogue I-7."""
     at_limit = CelEvaluator(large(262_000)).evaluate(condition("size(input.blob) > 1"), SCOPE)
     beyond = CelEvaluator(large(263_000)).evaluate(condition("size(input.blob) > 1"), SCOPE)
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import orjson
+import pytest
 from tests.support.store import LEASE_US, START, a_change, a_start, a_task, new_run_id
-from tests.unit.adapters.sql.test_dialect import POSTGRES_LIKE
 
 from tenuto.adapters.sql.commit import Commit
-from tenuto.adapters.sql.dialect import SQLITE, Dialect
+from tenuto.adapters.sql.dialect import POSTGRES, SQLITE, Dialect
 from tenuto.adapters.sql.engine import Row, Step
-from tenuto.ports.store import Change, Committed
+from tenuto.machine.snapshot import OpenedWait
+from tenuto.model.ids import MessageId, Place
+from tenuto.ports.store import Change, Claims, Committed, NoticeKind
 
 
 class Names(dict[str, str]):
@@ -69,13 +73,49 @@ def test_changes_share_their_statements() -> None:
 
 
 def test_rows_are_locked_before_they_are_checked() -> None:
-    texts, _ = drive([a_change(new_run_id(), 1)], (START, "[]", "[]", "[]"), dialect=POSTGRES_LIKE)
+    """In one order, whatever the change; what it does not touch is not locked. Catalogue C2."""
+    change = a_change(
+        new_run_id(),
+        1,
+        claims=Claims(
+            messages=(MessageId("m"),), notices=((NoticeKind.CANCEL, Place("a"), new_run_id(), 1),)
+        ),
+        updated=((a_task(), True),),
+        waits=(OpenedWait(Place("a"), "approved", "k", 1, START),),
+    )
+    locks = ["LOCK_RUNS", "LOCK_TASKS", "LOCK_MESSAGES", "LOCK_NOTICES", "LOCK_ADDRESSES"]
 
-    assert texts[:5] == ["LOCK_RUNS", "LOCK_TASKS", "LOCK_MESSAGES", "LOCK_NOTICES", "GUARD"]
+    texts, _ = drive([change], (START, "[]", "[]", "[]"), dialect=POSTGRES)
+    assert texts[:6] == [*locks, "GUARD"]
+
+    texts, _ = drive([a_change(new_run_id(), 1)], (START, "[]", "[]", "[]"), dialect=POSTGRES)
+    assert texts[:2] == ["LOCK_RUNS", "GUARD"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows"),
+    [
+        ({"updated": ((a_task("b"), True),)}, [["b", "b"]]),
+        ({"cancelled": (Place("c"), Place("a"))}, [["a", "a"], ["c", "c"]]),
+        ({"created": (a_task(),), "ready": (a_task(),)}, []),
+        ({"cancelled_items": (Place("f"),)}, [["f[", "f\\"]]),
+        ({"close": True}, [["", "\U0010ffff"]]),
+        ({"release_at": START}, [["", "\U0010ffff"]]),
+    ],
+)
+def test_tasks_that_others_may_write_too_are_locked(
+    columns: dict[str, Any], rows: list[list[str]]
+) -> None:
+    run = new_run_id()
+    steps = Commit(Names(), POSTGRES, [a_change(run, 1, **columns)], lease_us=LEASE_US).job()
+    locked = dict(next(steps))
+    steps.close()
+    expected = orjson.dumps([[run, *row] for row in rows]).decode()
+    assert locked.get("LOCK_TASKS", ("[]",)) == (expected,)
 
 
 def test_a_job_may_be_driven_again() -> None:
-    """The engine does so when a neighbour in the same transaction fails."""
+    """The engine does so when a neighbour in the same transaction fails. Catalogue C8."""
     commit = Commit(Names(), SQLITE, [a_start(new_run_id(), a_task())], lease_us=LEASE_US)
 
     def sent() -> list[Sequence[Step]]:

@@ -8,18 +8,8 @@ from contextlib import closing
 import pytest
 
 from tenuto.adapters.sql import statements
-from tenuto.adapters.sql.dialect import SQLITE, Dialect
+from tenuto.adapters.sql.dialect import POSTGRES, SQLITE, Dialect, turned
 
-POSTGRES_LIKE = Dialect(
-    now="(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
-    each="jsonb_array_elements({}::jsonb)",
-    pack="COALESCE(json_agg(json_build_array(",
-    packed=")), '[]')",
-    least="LEAST",
-    greatest="GREATEST",
-    for_update="FOR UPDATE",
-    skip_locked="SKIP LOCKED",
-)
 TEXTS = {
     f"{module}.{name}": text
     for module in statements.__all__
@@ -36,19 +26,31 @@ def test_a_set_valued_parameter_is_read_by_its_number() -> None:
 
 
 def test_rows_are_locked_only_where_there_are_several_writers() -> None:
-    assert POSTGRES_LIKE.locks_rows
+    assert POSTGRES.locks_rows
     assert not SQLITE.locks_rows
 
 
 @pytest.mark.parametrize("name", TEXTS)
-@pytest.mark.parametrize("dialect", [SQLITE, POSTGRES_LIKE], ids=["sqlite", "postgres"])
+@pytest.mark.parametrize("dialect", [SQLITE, POSTGRES], ids=["sqlite", "postgres"])
 def test_every_statement_is_filled_without_rest(name: str, dialect: Dialect) -> None:
     filled = dialect.fill(TEXTS[name])
 
     assert "{" not in filled.replace("'{}'", "")
-    if dialect is POSTGRES_LIKE:
+    if dialect is POSTGRES:
         for foreign in ("json_each", "json_group_array", "$now"):
             assert foreign not in filled
+
+
+def test_a_bound_has_its_column_and_its_parameter() -> None:
+    assert SQLITE.fill("WHERE a = 1 {within_2[t.run_id]}") == "WHERE a = 1 "
+    bound = POSTGRES.fill("{within_2[t.run_id]}")
+    assert bound.startswith("AND t.run_id ~>=~ (CAST($2 AS jsonb)->0->>0) AND t.run_id ~<=~ ")
+    assert "w.value->>2 FROM" in POSTGRES.fill("{only_1[a.key,2]}")
+
+
+def test_the_time_of_tests_is_a_setting_of_the_connection() -> None:
+    assert "clock_timestamp" in POSTGRES.fill("{now}")
+    assert "tenuto.now" in turned(POSTGRES).fill("{now}")
 
 
 def test_packed_rows_cross_as_one_json_text() -> None:

@@ -42,7 +42,7 @@ def put(worker: str) -> Job[None]:
     def job() -> Steps[None]:
         yield (
             (
-                "INSERT INTO workers VALUES ($1, '', '', '', 0, '', '', 0, 0, $now)",
+                "INSERT INTO workers VALUES ($1, '', '', '', 0, '', '', 0, 0, $now, 0)",
                 (worker,),
             ),
         )
@@ -148,6 +148,7 @@ async def test_a_reading_sees_what_was_committed_before(tmp_path: Path) -> None:
 
 
 async def test_a_reading_job_may_not_write(tmp_path: Path) -> None:
+    """Catalogue K2."""
     engine = open_engine(tmp_path / "t.db", TurnedClock())
 
     with pytest.raises(Unavailable, match="read-only"):
@@ -169,6 +170,7 @@ async def test_a_cancelled_caller_does_not_stop_the_writer(tmp_path: Path) -> No
 
 
 async def test_loops_of_other_threads_may_use_it_too(tmp_path: Path) -> None:
+    """Catalogue K1."""
     engine = open_engine(tmp_path / "t.db", TurnedClock())
 
     async def use(number: int) -> None:
@@ -200,6 +202,7 @@ async def test_closing_finishes_what_waits_then_refuses(tmp_path: Path) -> None:
 async def test_the_log_does_not_grow_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Catalogue K3, K8."""
     monkeypatch.setattr(module, "CHECKPOINT_BYTES", 100_000)
     engine = open_engine(tmp_path / "t.db", TurnedClock())
     store = SqlStore(engine)
@@ -234,6 +237,7 @@ async def test_the_log_is_emptied_when_nothing_is_written(
 
 
 async def test_a_second_engine_is_refused_while_others_may_send_and_read(tmp_path: Path) -> None:
+    """Catalogue K4."""
     path, clock = tmp_path / "t.db", TurnedClock()
     engine = open_engine(path, clock)
     store, run_id = SqlStore(engine), new_run_id()
@@ -271,6 +275,7 @@ async def test_only_writes_of_others_are_foreign_changes(tmp_path: Path) -> None
 async def test_a_database_locked_by_another_program_is_unavailable_then_usable(
     tmp_path: Path,
 ) -> None:
+    """Catalogue K1."""
     path = tmp_path / "t.db"
     engine = open_engine(path, TurnedClock())
     await engine.write(_busy_timeout_of_one_millisecond)
@@ -286,6 +291,7 @@ async def test_a_database_locked_by_another_program_is_unavailable_then_usable(
 
 
 async def test_a_full_disk_refuses_new_work_and_keeps_what_is_there(tmp_path: Path) -> None:
+    """Catalogue D15, K7."""
     engine = open_engine(tmp_path / "t.db", TurnedClock())
     store, run_id = SqlStore(engine), new_run_id()
     await commit(store, a_start(run_id, a_task()))
@@ -324,6 +330,7 @@ async def test_a_file_that_goes_away_is_noticed(
 
 
 async def test_a_kill_between_the_last_statement_and_commit_leaves_nothing(tmp_path: Path) -> None:
+    """Catalogue A2."""
     path = tmp_path / "t.db"
     program = """
 import asyncio, os, sys

@@ -62,6 +62,7 @@ def counted(engine: SqliteEngine) -> Iterator[Callable[[], int]]:
 
 
 async def test_an_item_costs_the_same_however_many_there_are(engine: SqliteEngine) -> None:
+    """Catalogue J1."""
     store, reads = SqlStore(engine), SqlReads(engine)
     run_id = new_run_id()
     await commit(store, a_start(run_id, a_task("a"), ready=()))

@@ -58,6 +58,7 @@ def test_reading_or_sending_makes_no_file(tmp_path: Path, open_: Open) -> None:
 def test_a_file_that_is_no_database_is_refused_and_left_alone(
     tmp_path: Path, open_: Open, content: bytes
 ) -> None:
+    """Catalogue K10."""
     path = tmp_path / "order.yaml"
     path.write_bytes(content)
 
@@ -248,6 +249,7 @@ def test_a_path_with_signs_of_a_url_is_taken_literally(tmp_path: Path) -> None:
     ],
 )
 def test_a_network_filesystem_is_noticed(path: str, kind: str | None) -> None:
+    """Catalogue K9."""
     mounts = (
         "/dev/sda / ext4 rw 0 0\nserver:/x /data/shared nfs4 rw 0 0\n"
         "//s/y /my\\040disk cifs rw 0 0\nbroken\n"

@@ -12,6 +12,7 @@ from tenuto.adapters.sql.statements import (
     mailbox,
     notes,
     reads,
+    ready,
     registry,
     wholes,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "mailbox",
     "notes",
     "reads",
+    "ready",
     "registry",
     "wholes",
 ]

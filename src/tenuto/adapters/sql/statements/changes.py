@@ -29,7 +29,7 @@ UPDATE runs SET
   error = w.value->>5,
   compensation = w.value->>6
 FROM {each_1} AS w
-WHERE runs.run_id = w.value->>0
+WHERE runs.run_id = w.value->>0 {within_1[runs.run_id]}
 """
 
 # Rows of: namespace, workflow, key, run.
@@ -59,7 +59,8 @@ UPDATE run_states SET
   edges = w.value->>6,
   rest = w.value->>7
 FROM {each_1} AS w
-WHERE run_states.run_id = w.value->>0 AND run_states.seq = CAST(w.value->>8 AS BIGINT)
+WHERE run_states.run_id = w.value->>0 {within_1[run_states.run_id]}
+  AND run_states.seq = CAST(w.value->>8 AS BIGINT)
 """
 
 # The same for one run of many nodes, its columns as parameters of their own: 20 KB of letters through JSON cost 97 µs,
@@ -167,6 +168,7 @@ UPDATE tasks SET
   released_at = CASE WHEN CAST(w.value->>22 AS BIGINT) = 1 THEN NULL ELSE released_at END
 FROM {each_1} AS w
 WHERE tasks.run_id = w.value->>0 AND tasks.place = w.value->>1
+  {within_1[tasks.run_id]}
 """
 
 # Leases handed out in this commit to tasks that exist, [[run, place, lease_id, worker, leased_at, lease_until,
@@ -183,6 +185,7 @@ UPDATE tasks SET
   released_at = NULL
 FROM {each_1} AS w
 WHERE tasks.run_id = w.value->>0 AND tasks.place = w.value->>1
+  {within_1[tasks.run_id]}
   AND tasks.state = 'pending' AND tasks.lease_id IS NULL AND tasks.held = 0
 """
 
@@ -191,6 +194,7 @@ CANCEL_TASKS = """
 UPDATE tasks SET state = 'cancelled'
 FROM {each_1} AS w
 WHERE tasks.run_id = w.value->>0 AND tasks.place = w.value->>1
+  {within_1[tasks.run_id]}
   AND tasks.state IN ('pending', 'retry')
 """
 
@@ -198,14 +202,16 @@ WHERE tasks.run_id = w.value->>0 AND tasks.place = w.value->>1
 CLOSE_TASKS = """
 UPDATE tasks SET state = 'cancelled'
 FROM {each_1} AS w
-WHERE tasks.run_id = w.value->>0 AND tasks.state IN ('pending', 'retry')
+WHERE tasks.run_id = w.value->>0 {within_1[tasks.run_id]}
+  AND tasks.state IN ('pending', 'retry')
 """
 
 # Pause of the runs [[run]] (C6).
 HOLD_TASKS = """
 UPDATE tasks SET held = 1, queue_until = NULL
 FROM {each_1} AS w
-WHERE tasks.run_id = w.value->>0 AND tasks.state IN ('pending', 'retry')
+WHERE tasks.run_id = w.value->>0 {within_1[tasks.run_id]}
+  AND tasks.state IN ('pending', 'retry')
   AND tasks.child IS NULL
 """
 
@@ -216,7 +222,8 @@ UPDATE tasks SET
   queue_until = CAST(w.value->>1 AS BIGINT) + queue_timeout_us,
   released_at = NULL
 FROM {each_1} AS w
-WHERE tasks.run_id = w.value->>0 AND tasks.state IN ('pending', 'retry')
+WHERE tasks.run_id = w.value->>0 {within_1[tasks.run_id]}
+  AND tasks.state IN ('pending', 'retry')
 """
 
 # Offers what a resume released: pending tasks of the runs [[run, at]] that nobody holds and no child does.
@@ -225,7 +232,8 @@ INSERT INTO ready (run_id, place, queue, name, priority, since)
 SELECT t.run_id, t.place, t.queue, t.name, t.priority, {now}
 FROM {each_1} AS w
 CROSS JOIN tasks AS t
-WHERE t.run_id = w.value->>0 AND t.state = 'pending' AND t.lease_id IS NULL
+WHERE t.run_id = w.value->>0 {within_1[t.run_id]}
+  AND t.state = 'pending' AND t.lease_id IS NULL
   AND t.child IS NULL
 ON CONFLICT (run_id, place) DO NOTHING
 """
@@ -239,7 +247,7 @@ SELECT
 FROM {each_1} AS w
 WHERE EXISTS (
   SELECT 1 FROM tasks AS t
-  WHERE t.run_id = w.value->>0 AND t.place = w.value->>1
+  WHERE t.run_id = w.value->>0 AND t.place = w.value->>1 {within_1[t.run_id]}
     AND t.state = 'pending' AND t.lease_id IS NULL AND t.held = 0 AND t.child IS NULL
 )
 ON CONFLICT (run_id, place) DO NOTHING
@@ -248,12 +256,13 @@ ON CONFLICT (run_id, place) DO NOTHING
 # Rows of: run, place.
 DELETE_READY = """
 DELETE FROM ready
-WHERE (run_id, place) IN (SELECT w.value->>0, w.value->>1 FROM {each_1} AS w)
+WHERE ((run_id, place) IN (SELECT w.value->>0, w.value->>1 FROM {each_1} AS w)) {is_so}
+  {only_1[run_id]} {span_1[place]}
 """
 
 # Rows of: run.
 DELETE_READY_OF_RUNS = """
-DELETE FROM ready WHERE run_id IN (SELECT w.value->>0 FROM {each_1} AS w)
+DELETE FROM ready WHERE run_id {in_}SELECT w.value->>0 FROM {each_1} AS w{_in}
 """
 
 # Rows of: run, place, kind, due_at, version.
@@ -270,14 +279,17 @@ DO UPDATE SET due_at = excluded.due_at, version = excluded.version
 # Rows of: run, place, kind.
 DELETE_TIMERS = """
 DELETE FROM timers
-WHERE (run_id, place, kind) IN (
-  SELECT w.value->>0, w.value->>1, w.value->>2 FROM {each_1} AS w
-)
+WHERE (
+    (run_id, place, kind) IN (
+      SELECT w.value->>0, w.value->>1, w.value->>2 FROM {each_1} AS w
+    )
+  ) {is_so}
+  {only_1[run_id]} {span_1[place]}
 """
 
 # Rows of: run.
 DELETE_TIMERS_OF_RUNS = """
-DELETE FROM timers WHERE run_id IN (SELECT w.value->>0 FROM {each_1} AS w)
+DELETE FROM timers WHERE run_id {in_}SELECT w.value->>0 FROM {each_1} AS w{_in}
 """
 
 # Rows of: run, place, event, key, version, opened_at; the namespace is the run's.
@@ -288,36 +300,39 @@ SELECT
   CAST(w.value->>5 AS BIGINT)
 FROM {each_1} AS w
 CROSS JOIN runs AS r
-WHERE r.run_id = w.value->>0
+WHERE r.run_id = w.value->>0 {within_1[r.run_id]}
 """
 
 # A message that came between load and commit would be seen by nobody: mark those of the new waits' addresses.
 # The same rows as INSERT_WAITS; index `mailbox_by_address`.
 HINT_MESSAGES = """
 UPDATE mailbox SET hinted = 1
-WHERE used = 0 AND (namespace, event, key) IN (
-  SELECT r.namespace, w.value->>2, w.value->>3
+WHERE hinted = 0 AND id {in_}
+  SELECT m.id
   FROM {each_1} AS w
   CROSS JOIN runs AS r
-  WHERE r.run_id = w.value->>0
-)
+  LEFT JOIN mailbox AS m
+    ON m.namespace = r.namespace AND m.event = w.value->>2 AND m.key = w.value->>3 AND m.used = 0
+  WHERE r.run_id = w.value->>0 {within_1[r.run_id]}
+{_in}
 """
 
 # Rows of: run, place.
 DELETE_WAITS = """
 DELETE FROM waits
-WHERE (run_id, place) IN (SELECT w.value->>0, w.value->>1 FROM {each_1} AS w)
+WHERE ((run_id, place) IN (SELECT w.value->>0, w.value->>1 FROM {each_1} AS w)) {is_so}
+  {only_1[run_id]} {span_1[place]}
 """
 
 # Rows of: run.
 DELETE_WAITS_OF_RUNS = """
-DELETE FROM waits WHERE run_id IN (SELECT w.value->>0 FROM {each_1} AS w)
+DELETE FROM waits WHERE run_id {in_}SELECT w.value->>0 FROM {each_1} AS w{_in}
 """
 
 # Rows of: run, id; the row stays without its payload until keep_until, so that its event_id is known.
 USE_MESSAGES = """
 UPDATE mailbox SET used = 1, payload = ''
-WHERE id IN (SELECT w.value->>1 FROM {each_1} AS w)
+WHERE id {in_}SELECT w.value->>1 FROM {each_1} AS w{_in}
 """
 
 # Puts messages into the mailbox, [[id, namespace, event, key, payload, event_id, keep_us]]: one whose event_id is known
@@ -333,6 +348,7 @@ SELECT
     WHEN EXISTS (
       SELECT 1 FROM waits AS a
       WHERE a.namespace = w.value->>1 AND a.event = w.value->>2 AND a.key = w.value->>3
+      {apart}
     ) THEN 1
     ELSE 0
   END

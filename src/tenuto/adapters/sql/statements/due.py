@@ -19,11 +19,13 @@ WITH matched AS MATERIALIZED (
     AND EXISTS (
       SELECT 1 FROM waits AS o
       WHERE o.namespace = m.namespace AND o.event = m.event AND o.key = m.key
-        AND ($1 IS NULL OR o.run_id IN (SELECT w.value FROM {each_1} AS w))
+        AND (CAST($1 AS TEXT) IS NULL OR o.run_id IN (SELECT w.value FROM {texts_1} AS w))
         AND NOT EXISTS (
           SELECT 1 FROM run_states AS s
           WHERE s.run_id = o.run_id AND s.quarantine IS NOT NULL
+          {apart}
         )
+      {apart}
     )
   ORDER BY m.posted_at, m.id
   LIMIT $2
@@ -38,10 +40,11 @@ SELECT
     FROM (
       SELECT * FROM tasks AS t
       WHERE t.due_at <= {now}
-        AND ($1 IS NULL OR t.run_id IN (SELECT w.value FROM {each_1} AS w))
+        AND (CAST($1 AS TEXT) IS NULL OR t.run_id IN (SELECT w.value FROM {texts_1} AS w))
         AND NOT EXISTS (
           SELECT 1 FROM run_states AS s
           WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
+          {apart}
         )
       ORDER BY t.due_at
       LIMIT $2
@@ -53,10 +56,11 @@ SELECT
       SELECT * FROM (
         SELECT t.run_id, t.place, t.kind, t.due_at, t.version FROM timers AS t
         WHERE t.due_at <= {now} AND t.kind <> 'drain'
-          AND ($1 IS NULL OR t.run_id IN (SELECT w.value FROM {each_1} AS w))
+          AND (CAST($1 AS TEXT) IS NULL OR t.run_id IN (SELECT w.value FROM {texts_1} AS w))
           AND NOT EXISTS (
             SELECT 1 FROM run_states AS s
             WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
+            {apart}
           )
         ORDER BY t.due_at
         LIMIT $2
@@ -69,10 +73,11 @@ SELECT
             SELECT 1 FROM tasks AS k
             WHERE k.run_id = t.run_id AND k.state = 'cancelled' AND k.lease_until > {now}
           )
-          AND ($1 IS NULL OR t.run_id IN (SELECT w.value FROM {each_1} AS w))
+          AND (CAST($1 AS TEXT) IS NULL OR t.run_id IN (SELECT w.value FROM {texts_1} AS w))
           AND NOT EXISTS (
             SELECT 1 FROM run_states AS s
             WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
+            {apart}
           )
         LIMIT $2
       ) AS drained
@@ -93,11 +98,15 @@ SELECT
           PARTITION BY o.namespace, o.event, o.key ORDER BY o.opened_at, o.run_id, o.place
         ) AS nth
       FROM waits AS o
-      WHERE (o.namespace, o.event, o.key) IN (SELECT namespace, event, key FROM matched)
-        AND ($1 IS NULL OR o.run_id IN (SELECT w.value FROM {each_1} AS w))
+      WHERE o.namespace {in_}SELECT namespace FROM matched{_in}
+        AND o.event {in_}SELECT event FROM matched{_in}
+        AND o.key {in_}SELECT key FROM matched{_in}
+        AND ((o.namespace, o.event, o.key) IN (SELECT namespace, event, key FROM matched)) {is_so}
+        AND (CAST($1 AS TEXT) IS NULL OR o.run_id IN (SELECT w.value FROM {texts_1} AS w))
         AND NOT EXISTS (
           SELECT 1 FROM run_states AS s
           WHERE s.run_id = o.run_id AND s.quarantine IS NOT NULL
+          {apart}
         )
     ) AS a
     WHERE a.nth <= $3
@@ -109,13 +118,14 @@ SELECT
         SELECT * FROM notices AS o
         WHERE o.kind = 'start'
           AND (
-            $1 IS NULL
-            OR o.run_id IN (SELECT w.value FROM {each_1} AS w)
-            OR o.sender IN (SELECT w.value FROM {each_1} AS w)
+            CAST($1 AS TEXT) IS NULL
+            OR o.run_id IN (SELECT w.value FROM {texts_1} AS w)
+            OR o.sender IN (SELECT w.value FROM {texts_1} AS w)
           )
           AND NOT EXISTS (
             SELECT 1 FROM run_states AS s
             WHERE s.run_id = o.sender AND s.quarantine IS NOT NULL
+            {apart}
           )
         ORDER BY o.sent_at
         LIMIT $2
@@ -124,10 +134,11 @@ SELECT
       SELECT * FROM (
         SELECT * FROM notices AS o
         WHERE o.kind <> 'start'
-          AND ($1 IS NULL OR o.run_id IN (SELECT w.value FROM {each_1} AS w))
+          AND (CAST($1 AS TEXT) IS NULL OR o.run_id IN (SELECT w.value FROM {texts_1} AS w))
           AND NOT EXISTS (
             SELECT 1 FROM run_states AS s
             WHERE s.run_id = o.run_id AND s.quarantine IS NOT NULL
+            {apart}
           )
         ORDER BY o.sent_at
         LIMIT $2
@@ -142,6 +153,7 @@ SELECT
         AND NOT EXISTS (
           SELECT 1 FROM waits AS o
           WHERE o.namespace = b.namespace AND o.event = b.event AND o.key = b.key
+          {apart}
         )
       LIMIT $2
     ) AS u
@@ -158,29 +170,32 @@ SELECT {pack}
 FROM (
   SELECT * FROM tasks AS t
   WHERE t.due_at IS NOT NULL AND t.lease_id IS NOT NULL
-    AND t.worker NOT IN (SELECT w.value FROM {each_1} AS w)
-    AND ($3 IS NULL OR t.run_id IN (SELECT w.value FROM {each_3} AS w))
+    AND t.worker NOT IN (SELECT w.value FROM {texts_1} AS w)
+    AND (CAST($3 AS TEXT) IS NULL OR t.run_id IN (SELECT w.value FROM {texts_3} AS w))
     AND NOT EXISTS (
       SELECT 1 FROM run_states AS s
       WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
+      {apart}
     )
   ORDER BY t.due_at
   LIMIT $2
 ) AS d
 """
 
-# Index tops; of each run that drains the end of its last live lease. Ready rows are counted up to a thousand: more is
-# only "many".
+# Index tops; of each run that drains the end of its last live lease; since when the oldest notice waits, or any message
+# that is hinted; the queues of ready rows, one probe of `ready_by_queue` each. Ready rows are counted up to a thousand:
+# more is only "many".
 PULSE = """
 SELECT
   {now},
   (
     SELECT t.due_at FROM tasks AS t
     WHERE t.due_at IS NOT NULL
-      AND ($1 IS NULL OR t.run_id IN (SELECT w.value FROM {each_1} AS w))
+      AND (CAST($1 AS TEXT) IS NULL OR t.run_id IN (SELECT w.value FROM {texts_1} AS w))
       AND NOT EXISTS (
         SELECT 1 FROM run_states AS s
         WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
+        {apart}
       )
     ORDER BY t.due_at
     LIMIT 1
@@ -190,10 +205,11 @@ SELECT
       SELECT * FROM (
         SELECT t.due_at FROM timers AS t
         WHERE t.kind <> 'drain'
-          AND ($1 IS NULL OR t.run_id IN (SELECT w.value FROM {each_1} AS w))
+          AND (CAST($1 AS TEXT) IS NULL OR t.run_id IN (SELECT w.value FROM {texts_1} AS w))
           AND NOT EXISTS (
             SELECT 1 FROM run_states AS s
             WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
+            {apart}
           )
         ORDER BY t.due_at
         LIMIT 1
@@ -208,22 +224,60 @@ SELECT
       )
       FROM timers AS t
       WHERE t.kind = 'drain'
-        AND ($1 IS NULL OR t.run_id IN (SELECT w.value FROM {each_1} AS w))
+        AND (CAST($1 AS TEXT) IS NULL OR t.run_id IN (SELECT w.value FROM {texts_1} AS w))
         AND NOT EXISTS (
           SELECT 1 FROM run_states AS s
           WHERE s.run_id = t.run_id AND s.quarantine IS NOT NULL
+          {apart}
         )
     ) AS e
   ),
   (
     SELECT count(*) FROM (
       SELECT 1 FROM ready AS r
-      WHERE ($1 IS NULL OR r.run_id IN (SELECT w.value FROM {each_1} AS w))
+      WHERE (CAST($1 AS TEXT) IS NULL OR r.run_id IN (SELECT w.value FROM {texts_1} AS w))
         AND NOT EXISTS (
           SELECT 1 FROM run_states AS s
           WHERE s.run_id = r.run_id AND s.quarantine IS NOT NULL
+          {apart}
         )
       LIMIT 1000
     ) AS waiting
+  ),
+  (
+    SELECT min(n.since) FROM (
+      SELECT * FROM (
+        SELECT o.sent_at AS since FROM notices AS o
+        WHERE (
+            CAST($1 AS TEXT) IS NULL
+            OR o.run_id IN (SELECT w.value FROM {texts_1} AS w)
+            OR o.kind = 'start' AND o.sender IN (SELECT w.value FROM {texts_1} AS w)
+          )
+          AND NOT EXISTS (
+            SELECT 1 FROM run_states AS s
+            WHERE s.run_id = CASE WHEN o.kind = 'start' THEN o.sender ELSE o.run_id END
+              AND s.quarantine IS NOT NULL
+              {apart}
+          )
+        ORDER BY o.sent_at
+        LIMIT 1
+      ) AS noticed
+      UNION ALL
+      SELECT * FROM (
+        SELECT m.posted_at AS since FROM mailbox AS m
+        WHERE m.used = 0 AND m.hinted = 1
+        LIMIT 1
+      ) AS posted
+    ) AS n
+  ),
+  (
+    WITH RECURSIVE q (queue, nth) AS (
+      SELECT min(r.queue), 1 FROM ready AS r
+      UNION ALL
+      SELECT (SELECT min(r.queue) FROM ready AS r WHERE r.queue > q.queue), q.nth + 1
+      FROM q
+      WHERE q.queue IS NOT NULL AND q.nth < 1000
+    )
+    SELECT {pack}q.queue{packed} FROM q WHERE q.queue IS NOT NULL
   )
 """

@@ -21,24 +21,29 @@ SELECT
     CROSS JOIN runs AS r
     CROSS JOIN run_states AS s
     WHERE r.run_id = w.value->>0 AND s.run_id = w.value->>0
+      {within_1[r.run_id]} {within_1[s.run_id]}
   ),
   (
     SELECT {pack}[task], [lease]{packed}
     FROM {each_2} AS w
     CROSS JOIN tasks AS t
-    WHERE t.run_id = w.value->>0 AND t.place = w.value->>1
+    WHERE t.run_id = w.value->>0 AND t.place = w.value->>1 {within_2[t.run_id]}
   ),
   (
     SELECT {pack}t.run_id, t.place, t.kind, t.due_at, t.version{packed}
-    FROM {each_3} AS w
-    CROSS JOIN timers AS t
-    WHERE t.run_id = w.value->>0 AND t.place = w.value->>1 AND t.kind = w.value->>2
+    FROM timers AS t
+    WHERE (
+        (t.run_id, t.place, t.kind) IN (
+          SELECT w.value->>0, w.value->>1, w.value->>2 FROM {each_3} AS w
+        )
+      ) {is_so}
+      {only_3[t.run_id]} {span_3[t.place]}
   ),
   (
     SELECT {pack}a.run_id, a.place, a.event, a.key, a.version, a.opened_at{packed}
-    FROM {each_4} AS w
-    CROSS JOIN waits AS a
-    WHERE a.run_id = w.value->>0 AND a.place = w.value->>1
+    FROM waits AS a
+    WHERE ((a.run_id, a.place) IN (SELECT w.value->>0, w.value->>1 FROM {each_4} AS w)) {is_so}
+      {only_4[a.run_id]} {span_4[a.place]}
   ),
   (
     SELECT {pack}
@@ -46,6 +51,7 @@ SELECT
       (
         SELECT p.text FROM payloads AS p
         WHERE p.run_id = w.value->>0 AND p.place = w.value->>1 AND p.kind = w.value->>2
+          {within_5[p.run_id]}
         ORDER BY p.seq DESC
         LIMIT 1
       )
@@ -53,29 +59,41 @@ SELECT
     FROM {each_5} AS w
   ),
   (
-    SELECT {pack}m.namespace, m.event, m.key, w.value->>3, m.id, m.payload{packed}
-    FROM {each_6} AS w
-    CROSS JOIN mailbox AS m
-    WHERE m.id = (
-      SELECT o.id FROM mailbox AS o
-      WHERE o.namespace = w.value->>0 AND o.event = w.value->>1 AND o.key = w.value->>2
-        AND o.used = 0 AND o.keep_until > {now}
-        AND (o.posted_at, o.id) > (
-          CASE
-            WHEN w.value->>3 IS NULL THEN -1
-            ELSE (SELECT b.posted_at FROM mailbox AS b WHERE b.id = w.value->>3)
-          END,
-          COALESCE(w.value->>3, '')
-        )
-      ORDER BY o.posted_at, o.id
-      LIMIT 1
-    )
+    SELECT {pack}
+      f.value->>0, f.value->>1, f.value->>2, f.value->>3, f.id,
+      (SELECT m.payload FROM mailbox AS m WHERE m.id = f.id)
+    {packed}
+    FROM (
+      SELECT
+        w.value,
+        (
+          SELECT o.id FROM mailbox AS o
+          WHERE o.namespace = w.value->>0 AND o.event = w.value->>1 AND o.key = w.value->>2
+            AND o.used = 0 AND o.keep_until > {now}
+            AND (o.posted_at, o.id) > (
+              CASE
+                WHEN w.value->>3 IS NULL THEN -1
+                ELSE (SELECT b.posted_at FROM mailbox AS b WHERE b.id = w.value->>3)
+              END,
+              COALESCE(w.value->>3, '')
+            )
+          ORDER BY o.posted_at, o.id
+          LIMIT 1
+        ) AS id
+      FROM {each_6} AS w
+      {apart}
+    ) AS f
+    WHERE f.id IS NOT NULL
   ),
   (
-    SELECT {pack}n.run_id, n.kind, n.place, n.sender, n.data{packed}
-    FROM {each_7} AS w
-    CROSS JOIN notices AS n
-    WHERE n.run_id = w.value->>0 AND n.kind = w.value->>1 AND n.place = w.value->>2
+    SELECT {pack}n.run_id, n.kind, n.place, n.sender, n.data, n.sent_at{packed}
+    FROM notices AS n
+    WHERE (
+        (n.run_id, n.kind, n.place) IN (
+          SELECT w.value->>0, w.value->>1, w.value->>2 FROM {each_7} AS w
+        )
+      ) {is_so}
+      {only_7[n.run_id]}
   ),
   (
     SELECT {pack}
@@ -83,19 +101,22 @@ SELECT
       CASE WHEN t.state = 'success' THEN (
         SELECT p.text FROM payloads AS p
         WHERE p.run_id = t.run_id AND p.place = t.place AND p.kind = 'output'
+          {within_8[p.run_id]}
         ORDER BY p.seq DESC
         LIMIT 1
       ) END,
       CASE WHEN t.state = 'dead' THEN (
         SELECT p.text FROM payloads AS p
         WHERE p.run_id = t.run_id AND p.place = t.place AND p.kind = 'error'
+          {within_8[p.run_id]}
         ORDER BY p.seq DESC
         LIMIT 1
       ) END
     {packed}
     FROM {each_8} AS w
     CROSS JOIN tasks AS t
-    WHERE t.run_id = w.value->>0 AND t.place >= w.value->>2 AND t.place < w.value->>3
+    WHERE t.run_id = w.value->>0 {within_8[t.run_id]}
+      AND t.place >= w.value->>2 AND t.place < w.value->>3
       AND t.place LIKE '%]' || (w.value->>4)
   ),
   (
@@ -104,12 +125,14 @@ SELECT
     {packed}
     FROM {each_9} AS w
     CROSS JOIN payloads AS p
-    WHERE p.run_id = w.value->>0 AND p.place >= w.value->>1 AND p.place < w.value->>3
+    WHERE p.run_id = w.value->>0 {within_9[p.run_id]}
+      AND p.place >= w.value->>1 AND p.place < w.value->>3
       AND p.kind IN ('output', 'error')
       AND ltrim(substr(p.place, length(w.value->>1) + 1), '.~0123456789') = ''
       AND p.seq = (
         SELECT max(q.seq) FROM payloads AS q
-        WHERE q.run_id = p.run_id AND q.place = p.place AND q.kind = p.kind
+        WHERE q.run_id = p.run_id {within_9[q.run_id]}
+          AND q.place = p.place AND q.kind = p.kind
       )
   ),
   (
@@ -118,6 +141,7 @@ SELECT
       (
         SELECT r.run_id FROM runs AS r
         WHERE r.parent = w.value->>0 AND r.parent_place = w.value->>1
+          {since_10[r.run_id]}
         ORDER BY r.run_id DESC
         LIMIT 1
       )
@@ -128,9 +152,32 @@ SELECT
     SELECT {pack}
       a.run_id, a.place, a.event, a.key, a.version, a.opened_at, a.namespace
     {packed}
-    FROM {each_11} AS w
-    CROSS JOIN waits AS a
-    WHERE a.namespace = w.value->>0 AND a.event = w.value->>1 AND a.key = w.value->>2
+    FROM waits AS a
+    WHERE (
+        (a.namespace, a.event, a.key) IN (
+          SELECT w.value->>0, w.value->>1, w.value->>2 FROM {each_11} AS w
+        )
+      ) {is_so}
+      {only_11[a.namespace,0]} {only_11[a.event,1]} {only_11[a.key,2]}
+  )
+""")
+
+# How far the runs $1 [[run]] are: [[run, seq]], and those that are final as they are read. Primary keys.
+PROGRESS = with_columns("""
+SELECT
+  (
+    SELECT {pack}s.run_id, s.seq{packed}
+    FROM {each_1} AS w
+    CROSS JOIN run_states AS s
+    WHERE s.run_id = w.value->>0 {within_1[s.run_id]}
+  ),
+  (
+    SELECT {pack}[run]{packed}
+    FROM {each_1} AS w
+    CROSS JOIN runs AS r
+    CROSS JOIN run_states AS s
+    WHERE r.run_id = w.value->>0 AND s.run_id = w.value->>0 AND r.ended_at IS NOT NULL
+      {within_1[r.run_id]} {within_1[s.run_id]}
   )
 """)
 

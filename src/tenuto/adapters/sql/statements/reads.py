@@ -37,16 +37,16 @@ SELECT {pack}[run]{packed}
 FROM (
   SELECT * FROM runs AS o
   WHERE o.namespace = $1
-    AND ($2 IS NULL OR o.workflow = $2)
+    AND (CAST($2 AS TEXT) IS NULL OR o.workflow = $2)
     AND (
-      $3 IS NULL
-      OR o.state IN (SELECT w.value FROM {each_3} AS w)
-      OR (o.paused = 1 AND 'paused' IN (SELECT w.value FROM {each_3} AS w))
+      CAST($3 AS TEXT) IS NULL
+      OR o.state IN (SELECT w.value FROM {texts_3} AS w)
+      OR (o.paused = 1 AND 'paused' IN (SELECT w.value FROM {texts_3} AS w))
     )
-    AND ($4 IS NULL OR o.run_id < $4)
-    AND ($6 IS NULL OR o.key = $6)
-    AND ($7 IS NULL OR (o.run_id >= $9 AND o.created_at >= $7))
-    AND ($8 IS NULL OR o.created_at < $8)
+    AND (CAST($4 AS TEXT) IS NULL OR o.run_id < $4)
+    AND (CAST($6 AS TEXT) IS NULL OR o.key = $6)
+    AND (CAST($7 AS BIGINT) IS NULL OR (o.run_id >= $9 AND o.created_at >= $7))
+    AND (CAST($8 AS BIGINT) IS NULL OR o.created_at < $8)
     AND [which]
   ORDER BY o.run_id DESC
   LIMIT $5
@@ -70,6 +70,7 @@ FROM {each_1} AS w
 CROSS JOIN runs AS r
 CROSS JOIN run_states AS s
 WHERE r.run_id = w.value->>0 AND s.run_id = w.value->>0
+  {within_1[r.run_id]} {within_1[s.run_id]}
 """)
 
 # $1 first characters, $2 the same with a last one after all others, $3 the length. The end of an id has no index.
@@ -100,6 +101,7 @@ SELECT {pack}
   (
     SELECT p.text FROM payloads AS p
     WHERE p.run_id = w.value->>0 AND p.place = w.value->>1 AND p.kind = w.value->>2
+      {within_1[p.run_id]}
     ORDER BY p.seq DESC
     LIMIT 1
   )
@@ -124,6 +126,7 @@ SELECT {pack}p.place, p.kind, p.seq, p.text{packed}
 FROM {each_1} AS w
 CROSS JOIN payloads AS p
 WHERE p.run_id = w.value->>0 AND p.place = w.value->>1 AND p.kind = w.value->>2
+  {within_1[p.run_id]}
 """
 
 # The newest child of each of the places $1 [[run, place]]. Index `runs_by_place`.
@@ -133,6 +136,7 @@ SELECT {pack}
   (
     SELECT r.run_id FROM runs AS r
     WHERE r.parent = w.value->>0 AND r.parent_place = w.value->>1
+      {since_1[r.run_id]}
     ORDER BY r.run_id DESC
     LIMIT 1
   )
@@ -142,7 +146,8 @@ FROM {each_1} AS w
 
 WORKERS = """
 SELECT {pack}
-  k.id, k.queues, k.names, k.capacity, k.busy, k.lag_us, k.seen_at, k.version, k.labels
+  k.id, k.queues, k.names, k.capacity, k.busy, k.lag_us, k.seen_at, k.version, k.labels,
+  CASE WHEN k.seen_at < {now} - k.lease_us THEN 1 ELSE 0 END
 {packed}
 FROM (SELECT * FROM workers ORDER BY id) AS k
 """
@@ -152,7 +157,7 @@ AWAITED = """
 SELECT {pack}a.event, a.key, a.many{packed}
 FROM (
   SELECT event, key, count(*) AS many FROM waits
-  WHERE namespace = $1 AND ($2 IS NULL OR event = $2)
+  WHERE namespace = $1 AND (CAST($2 AS TEXT) IS NULL OR event = $2)
   GROUP BY event, key
   ORDER BY event, key
   LIMIT 1000
@@ -197,7 +202,7 @@ SELECT {pack}d.name, d.version, d.hash, d.created_at{packed}
 FROM (
   SELECT name, version, hash, created_at
   FROM definitions
-  WHERE namespace = $1 AND name = $2 AND ($3 IS NULL OR version < $3)
+  WHERE namespace = $1 AND name = $2 AND (CAST($3 AS BIGINT) IS NULL OR version < $3)
   ORDER BY version DESC
   LIMIT $4
 ) AS d
@@ -217,41 +222,45 @@ SELECT {pack}
   CASE WHEN t.state = 'dead' THEN (
     SELECT p.text FROM payloads AS p
     WHERE p.run_id = t.run_id AND p.place = t.place AND p.kind = 'error'
+      [own]
     ORDER BY p.seq DESC
     LIMIT 1
   ) END,
   CASE WHEN EXISTS (
     SELECT 1 FROM payloads AS p
     WHERE p.run_id = t.run_id AND p.place = t.place AND p.kind = 'output'
+      [own]
   ) THEN 1 ELSE 0 END
 {packed}
 """)
 ITEMS = (
-    _items.replace("[index]", "CAST(w.value->>2 AS BIGINT)")
+    _items.replace("[index]", "CAST(w.value->>2 AS BIGINT)").replace(
+        "[own]", "{within_1[p.run_id]}"
+    )
     + """
 FROM {each_1} AS w
 CROSS JOIN tasks AS t
-WHERE t.run_id = w.value->>0 AND t.place = w.value->>1
+WHERE t.run_id = w.value->>0 AND t.place = w.value->>1 {within_1[t.run_id]}
 """
 )
 # The same for items in some states ($5), by a range of the primary key: [$2, $3), those that end with $4. After the
 # index $6, at most $7.
 ITEMS_IN_STATES = (
-    _items.replace("[index]", "t.nth")
+    _items.replace("[index]", "t.nth").replace("[own]", "AND p.run_id = $1")
     + """
 FROM (
   SELECT * FROM (
     SELECT
       k.*,
-      CAST(
+      CASE WHEN k.place LIKE '%]' || $4 THEN CAST(
         substr(k.place, length($2), length(k.place) - length($2) - length($4)) AS BIGINT
-      ) AS nth
+      ) END AS nth
     FROM tasks AS k
     WHERE k.run_id = $1 AND k.place >= $2 AND k.place < $3 AND k.place LIKE '%]' || $4
       AND CASE
         WHEN k.state = 'pending' AND COALESCE(k.lease_id, k.child) IS NOT NULL THEN 'running'
         ELSE k.state
-      END IN (SELECT w.value FROM {each_5} AS w)
+      END IN (SELECT w.value FROM {texts_5} AS w)
   ) AS numbered
   WHERE numbered.nth > $6
   ORDER BY numbered.nth
@@ -280,20 +289,24 @@ PASSES_BY_PLACE = """
 SELECT {pack}
   w.value->>1,
   (
-    SELECT t.state FROM tasks AS t WHERE t.run_id = w.value->>0 AND t.place = w.value->>1
+    SELECT t.state FROM tasks AS t
+    WHERE t.run_id = w.value->>0 AND t.place = w.value->>1 {within_1[t.run_id]}
   ),
   (
-    SELECT t.attempt FROM tasks AS t WHERE t.run_id = w.value->>0 AND t.place = w.value->>1
+    SELECT t.attempt FROM tasks AS t
+    WHERE t.run_id = w.value->>0 AND t.place = w.value->>1 {within_1[t.run_id]}
   ),
   (
     SELECT p.text FROM payloads AS p
     WHERE p.run_id = w.value->>0 AND p.place = w.value->>1 AND p.kind = 'error'
+      {within_1[p.run_id]}
     ORDER BY p.seq DESC
     LIMIT 1
   ),
   CASE WHEN EXISTS (
     SELECT 1 FROM payloads AS p
     WHERE p.run_id = w.value->>0 AND p.place = w.value->>1 AND p.kind IN ('output', 'given')
+      {within_1[p.run_id]}
   ) THEN 1 ELSE 0 END
 {packed}
 FROM {each_1} AS w
@@ -317,14 +330,14 @@ FROM (
   JOIN runs AS r ON r.run_id = t.run_id
   WHERE r.namespace = $1
     AND (
-      $2 IS NULL
+      CAST($2 AS TEXT) IS NULL
       OR CASE
         WHEN t.state = 'pending' AND COALESCE(t.lease_id, t.child) IS NOT NULL THEN 'running'
         ELSE t.state
-      END IN (SELECT w.value FROM {each_2} AS w)
+      END IN (SELECT w.value FROM {texts_2} AS w)
     )
-    AND ($3 IS NULL OR t.queue = $3)
-    AND ($4 IS NULL OR t.run_id < $4 OR (t.run_id = $4 AND t.place > $5))
+    AND (CAST($3 AS TEXT) IS NULL OR t.queue = $3)
+    AND (CAST($4 AS TEXT) IS NULL OR t.run_id < $4 OR (t.run_id = $4 AND t.place > $5))
     AND [which]
   ORDER BY t.run_id DESC, t.place
   LIMIT $6
@@ -341,7 +354,7 @@ NOTES = """
 SELECT {pack}n.run_id, n.place, n.attempt, n.number, n.at, n.kind, n.text{packed}
 FROM (
   SELECT * FROM notes
-  WHERE run_id = $1 AND ($2 IS NULL OR place = $2)
+  WHERE run_id = $1 AND (CAST($2 AS TEXT) IS NULL OR place = $2)
   ORDER BY at DESC, attempt DESC, number DESC
   LIMIT $3
 ) AS n

@@ -19,6 +19,11 @@ INSERT INTO definitions (namespace, name, version, hash, source, graph, created_
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 """
 
+# Until the end of the transaction nobody else means or deletes versions of a workflow. $1 namespace $2 name
+LOCK_VERSIONS = """
+SELECT {lock_alone}'workflow/' || $1 || '/' || $2{locked}
+"""
+
 # $1 namespace $2 name $3 version
 VERSION = """
 SELECT namespace, name, version, hash, source, graph, created_at
@@ -107,12 +112,12 @@ ORDER BY dropped, created_at, version
 LIMIT 1
 """
 
-# $1 id $2 queues $3 names $4 labels $5 capacity $6 version $7 incarnation
+# $1 id $2 queues $3 names $4 labels $5 capacity $6 version $7 incarnation $8 how long it may be silent
 PUT_WORKER = """
 INSERT INTO workers (
-  id, queues, names, labels, capacity, version, incarnation, busy, lag_us, seen_at
+  id, queues, names, labels, capacity, version, incarnation, lease_us, busy, lag_us, seen_at
 )
-VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, {now})
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0, {now})
 ON CONFLICT (id) DO UPDATE SET
   queues = excluded.queues,
   names = excluded.names,
@@ -120,6 +125,7 @@ ON CONFLICT (id) DO UPDATE SET
   capacity = excluded.capacity,
   version = excluded.version,
   incarnation = excluded.incarnation,
+  lease_us = excluded.lease_us,
   seen_at = excluded.seen_at
 """
 
@@ -128,8 +134,14 @@ SEE_WORKER = """
 UPDATE workers SET busy = $2, capacity = $3, lag_us = $4, seen_at = {now} WHERE id = $1
 """
 
+# Forgets a worker that incarnation $2 speaks for. $1 id
 DROP_WORKER = """
-DELETE FROM workers WHERE id = $1
+DELETE FROM workers WHERE id = $1 AND incarnation = $2
+"""
+
+# Forgets workers that never left and were not seen for $1.
+DROP_LOST_WORKERS = """
+DELETE FROM workers WHERE seen_at < {now} - $1
 """
 
 # $1 run $2 reason or null

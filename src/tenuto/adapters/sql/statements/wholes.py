@@ -7,22 +7,29 @@ from tenuto.adapters.sql.statements.columns import copied_columns, kept_columns
 
 # -- notices ------------------------------------------------------------------------------------------------------
 
-# Rows of: run, kind, place, sender, data. A newer one takes the place of what it says again.
+# Rows of: run, kind, place, sender, data. A newer one takes the place of what it says again, with a moment of its own:
+# whoever has read the older one must not remove it.
 INSERT_NOTICES = """
 INSERT INTO notices (run_id, kind, place, sender, data, sent_at)
 SELECT w.value->>0, w.value->>1, w.value->>2, w.value->>3, w.value->>4, {now}
 FROM {each_1} AS w
 WHERE true
 ON CONFLICT (run_id, kind, place)
-DO UPDATE SET sender = excluded.sender, data = excluded.data, sent_at = excluded.sent_at
+DO UPDATE SET
+  sender = excluded.sender,
+  data = excluded.data,
+  sent_at = {greatest}(excluded.sent_at, notices.sent_at + 1)
 """
 
-# Rows of: run, kind, place, sender.
+# Rows of: run, kind, place, sender, sent_at; the guard has compared the last.
 DELETE_NOTICES = """
 DELETE FROM notices
-WHERE (run_id, kind, place, sender) IN (
-  SELECT w.value->>0, w.value->>1, w.value->>2, w.value->>3 FROM {each_1} AS w
-)
+WHERE (
+    (run_id, kind, place, sender) IN (
+      SELECT w.value->>0, w.value->>1, w.value->>2, w.value->>3 FROM {each_1} AS w
+    )
+  ) {is_so}
+  {only_1[run_id]}
 """
 
 # A cancel to the open children of open tasks of the runs [[run]] (C2), before CLOSE_TASKS. Index `tasks_children`: a
@@ -32,9 +39,13 @@ INSERT INTO notices (run_id, kind, place, sender, data, sent_at)
 SELECT t.child, 'cancel', t.place, t.run_id, '{{}}', {now}
 FROM {each_1} AS w
 CROSS JOIN tasks AS t
-WHERE t.run_id = w.value->>0 AND t.child > '' AND t.state IN ('pending', 'retry')
+WHERE t.run_id = w.value->>0 {within_1[t.run_id]}
+  AND t.child > '' AND t.state IN ('pending', 'retry')
 ON CONFLICT (run_id, kind, place)
-DO UPDATE SET sender = excluded.sender, data = excluded.data, sent_at = excluded.sent_at
+DO UPDATE SET
+  sender = excluded.sender,
+  data = excluded.data,
+  sent_at = {greatest}(excluded.sent_at, notices.sent_at + 1)
 """
 
 # The same for the items [[run, first, end]] of foreach nodes, before CANCEL_ITEMS.
@@ -43,10 +54,14 @@ INSERT INTO notices (run_id, kind, place, sender, data, sent_at)
 SELECT t.child, 'cancel', t.place, t.run_id, '{{}}', {now}
 FROM {each_1} AS w
 CROSS JOIN tasks AS t
-WHERE t.run_id = w.value->>0 AND t.place >= w.value->>1 AND t.place < w.value->>2
+WHERE t.run_id = w.value->>0 {within_1[t.run_id]}
+  AND t.place >= w.value->>1 AND t.place < w.value->>2
   AND t.child IS NOT NULL AND t.state IN ('pending', 'retry')
 ON CONFLICT (run_id, kind, place)
-DO UPDATE SET sender = excluded.sender, data = excluded.data, sent_at = excluded.sent_at
+DO UPDATE SET
+  sender = excluded.sender,
+  data = excluded.data,
+  sent_at = {greatest}(excluded.sent_at, notices.sent_at + 1)
 """
 
 # A notice to every open child of the runs [[run, kind, data]], whatever its task's state. Index `tasks_children`.
@@ -55,9 +70,13 @@ INSERT INTO notices (run_id, kind, place, sender, data, sent_at)
 SELECT t.child, w.value->>1, t.place, t.run_id, w.value->>2, {now}
 FROM {each_1} AS w
 CROSS JOIN tasks AS t
-WHERE t.run_id = w.value->>0 AND t.child > ''
+WHERE t.run_id = w.value->>0 {within_1[t.run_id]}
+  AND t.child > ''
 ON CONFLICT (run_id, kind, place)
-DO UPDATE SET sender = excluded.sender, data = excluded.data, sent_at = excluded.sent_at
+DO UPDATE SET
+  sender = excluded.sender,
+  data = excluded.data,
+  sent_at = {greatest}(excluded.sent_at, notices.sent_at + 1)
 """
 
 # Open children of the runs [[run]]. Index `tasks_children`.
@@ -65,7 +84,8 @@ OPEN_CHILDREN = """
 SELECT {pack}t.child{packed}
 FROM {each_1} AS w
 CROSS JOIN tasks AS t
-WHERE t.run_id = w.value->>0 AND t.child > ''
+WHERE t.run_id = w.value->>0 {within_1[t.run_id]}
+  AND t.child > ''
 """
 
 # -- items --------------------------------------------------------------------------------------------------------
@@ -74,30 +94,33 @@ WHERE t.run_id = w.value->>0 AND t.child > ''
 CANCEL_ITEMS = """
 UPDATE tasks SET state = 'cancelled'
 FROM {each_1} AS w
-WHERE tasks.run_id = w.value->>0 AND tasks.place >= w.value->>1 AND tasks.place < w.value->>2
+WHERE tasks.run_id = w.value->>0 {within_1[tasks.run_id]}
+  AND tasks.place >= w.value->>1 AND tasks.place < w.value->>2
   AND tasks.state IN ('pending', 'retry')
 """
 
 # The same rows.
 DELETE_READY_OF_ITEMS = """
 DELETE FROM ready
-WHERE (run_id, place) IN (
-  SELECT r.run_id, r.place
-  FROM {each_1} AS w
-  CROSS JOIN ready AS r
-  WHERE r.run_id = w.value->>0 AND r.place >= w.value->>1 AND r.place < w.value->>2
-)
+WHERE run_id {in_}SELECT w.value->>0 FROM {each_1} AS w{_in}
+  AND EXISTS (
+    SELECT 1 FROM {each_1} AS w
+    WHERE ready.run_id = w.value->>0
+      AND ready.place >= w.value->>1 AND ready.place < w.value->>2
+    {apart}
+  )
 """
 
 # The same rows.
 DELETE_TIMERS_OF_ITEMS = """
 DELETE FROM timers
-WHERE (run_id, place, kind) IN (
-  SELECT t.run_id, t.place, t.kind
-  FROM {each_1} AS w
-  CROSS JOIN timers AS t
-  WHERE t.run_id = w.value->>0 AND t.place >= w.value->>1 AND t.place < w.value->>2
-)
+WHERE run_id {in_}SELECT w.value->>0 FROM {each_1} AS w{_in}
+  AND EXISTS (
+    SELECT 1 FROM {each_1} AS w
+    WHERE timers.run_id = w.value->>0
+      AND timers.place >= w.value->>1 AND timers.place < w.value->>2
+    {apart}
+  )
 """
 
 # -- payloads that a loop does not keep (L5) ----------------------------------------------------------------------
@@ -106,6 +129,7 @@ WHERE (run_id, place, kind) IN (
 DROP_PAYLOADS = """
 DELETE FROM payloads
 WHERE (run_id, place) IN (SELECT w.value->>0, w.value->>1 FROM {each_1} AS w)
+  {within_1[payloads.run_id]}
 """
 
 # Those of items and of inner loops' passes, but not what undoes them: rows of run, first, end, epoch; places in the
@@ -116,34 +140,39 @@ WHERE (run_id, place, kind, seq) IN (
   SELECT p.run_id, p.place, p.kind, p.seq
   FROM {each_1} AS w
   CROSS JOIN payloads AS p
-  WHERE p.run_id = w.value->>0 AND p.place >= w.value->>1 AND p.place < w.value->>2
+  WHERE p.run_id = w.value->>0 {within_1[p.run_id]}
+    AND p.place >= w.value->>1 AND p.place < w.value->>2
     AND p.place NOT LIKE '%!%'
     AND CASE
       WHEN w.value->>3 = '' THEN p.place NOT LIKE '%~%'
       ELSE p.place LIKE '%' || (w.value->>3)
     END
-)
+) {within_1[payloads.run_id]}
 """
 
 # -- frozen timers (C6) -------------------------------------------------------------------------------------------
 
 # $1 [[run, by, version]], $2 [[run, place]] of waits until a moment. Internal timers have no moment to shift.
+# Said so that it does not imply the predicate of `timers_due`, which would then be read whole.
 SHIFT_TIMERS = """
 UPDATE timers SET
-  due_at = due_at + CAST(w.value->>1 AS BIGINT),
-  version = CAST(w.value->>2 AS BIGINT)
-FROM {each_1} AS w
-WHERE timers.run_id = w.value->>0 AND timers.kind NOT IN ('drain', 'continue')
-  AND (timers.run_id, timers.place) NOT IN (
-    SELECT b.value->>0, b.value->>1 FROM {each_2} AS b
+  due_at = due_at + (
+    SELECT CAST(w.value->>1 AS BIGINT) FROM {each_1} AS w WHERE w.value->>0 = timers.run_id
+  ),
+  version = (
+    SELECT CAST(w.value->>2 AS BIGINT) FROM {each_1} AS w WHERE w.value->>0 = timers.run_id
   )
+WHERE run_id {in_}SELECT w.value->>0 FROM {each_1} AS w{_in}
+  AND kind || '' NOT IN ('drain', 'continue')
+  AND (run_id, place) NOT IN (SELECT b.value->>0, b.value->>1 FROM {each_2} AS b)
 """
 
 # The same $1.
 SHIFT_TASKS = """
 UPDATE tasks SET total_until = total_until + CAST(w.value->>1 AS BIGINT)
 FROM {each_1} AS w
-WHERE tasks.run_id = w.value->>0 AND tasks.total_until IS NOT NULL
+WHERE tasks.run_id = w.value->>0 {within_1[tasks.run_id]}
+  AND tasks.total_until IS NOT NULL
   AND tasks.state IN ('pending', 'retry')
 """
 

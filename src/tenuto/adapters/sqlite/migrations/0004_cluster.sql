@@ -3,4 +3,7 @@
 
 ALTER TABLE ready ADD COLUMN published TEXT NOT NULL DEFAULT '';
 ALTER TABLE ready ADD COLUMN published_at INTEGER NOT NULL DEFAULT 0;
-CREATE INDEX ready_unpublished ON ready (since) WHERE published = '';
+-- silent for longer, it is lost
+ALTER TABLE workers ADD COLUMN lease_us INTEGER NOT NULL DEFAULT 10000000;
+CREATE INDEX ready_unpublished ON ready (queue, priority DESC, since) WHERE published = '';
+CREATE INDEX ready_published ON ready (published, queue, name, published_at) WHERE published > '';

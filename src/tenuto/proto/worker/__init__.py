@@ -1,0 +1,1 @@
+"""The workers' service: how tasks reach workers of other processes."""

@@ -1,0 +1,141 @@
+"""News between processes on one database: soon, seldom, and never missed for good."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.support.backing.pgbouncer import PgBouncer, start_pgbouncer
+from tests.support.backing.proxy import Proxy
+from tests.support.shared_store import ShelvedDatabase
+
+from tenuto.adapters.postgres import news as module
+from tenuto.adapters.postgres import opening
+from tenuto.adapters.postgres.address import read_address
+from tenuto.adapters.postgres.news import PostgresNews
+from tenuto.ports.news import EVERYTHING, Topic
+
+
+class Ear:
+    """What one process heard, in order."""
+
+    def __init__(self) -> None:
+        self.heard: list[frozenset[Topic]] = []
+        self._new = asyncio.Event()
+
+    def __call__(self, topics: frozenset[Topic]) -> None:
+        self.heard.append(topics)
+        self._new.set()
+
+    async def wait(self, topics: frozenset[Topic], seconds: float = 5.0) -> None:
+        """Until this is among what was heard; what was heard up to it is forgotten."""
+        async with asyncio.timeout(seconds):
+            while topics not in self.heard:
+                self._new.clear()
+                await self._new.wait()
+        del self.heard[: self.heard.index(topics) + 1]
+
+
+@asynccontextmanager
+async def running(url: str, channel: str | None = None) -> AsyncIterator[tuple[PostgresNews, Ear]]:
+    news = PostgresNews(read_address(url), name="tests", draw=lambda: 0.5, channel=channel)
+    ear, stopping = Ear(), asyncio.Event()
+    news.listen(ear)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(news.run(stopping))
+        try:
+            yield news, ear
+        finally:
+            stopping.set()
+
+
+async def test_what_one_tells_the_others_hear_and_not_itself(shelved: ShelvedDatabase) -> None:
+    async with running(shelved.url) as (one, own), running(shelved.url) as (_, other):
+        await own.wait(EVERYTHING)
+        await other.wait(EVERYTHING)
+        one.tell(Topic.READY)
+        await other.wait(frozenset({Topic.READY}))
+        assert own.heard == []
+
+
+async def test_E1_a_thousand_words_are_a_few_messages(shelved: ShelvedDatabase) -> None:
+    """Catalogue E4."""
+    async with running(shelved.url) as (one, own), running(shelved.url) as (_, other):
+        await own.wait(EVERYTHING)
+        await other.wait(EVERYTHING)
+        for n in range(1_000):
+            one.tell(Topic.READY if n % 2 else Topic.DUE)
+            if n % 100 == 0:
+                await asyncio.sleep(0.01)
+        await other.wait(frozenset({Topic.READY, Topic.DUE}))
+        await asyncio.sleep(2 * module.GAP_US / 1_000_000)
+        assert one.sent <= 4
+
+
+async def test_E2_after_a_lost_connection_everything_is_said(
+    shelved: ShelvedDatabase, proxy: Callable[[str], Proxy]
+) -> None:
+    through = proxy(shelved.url)
+    async with (
+        running(through.url(shelved.url)) as (cut_off, ear),
+        running(shelved.url) as (one, _),
+    ):
+        await ear.wait(EVERYTHING)
+        through.cut()
+        await ear.wait(EVERYTHING)
+        one.tell(Topic.ENDED)
+        await ear.wait(frozenset({Topic.ENDED}))
+        assert cut_off.listening
+
+
+async def test_E3_a_connection_that_died_unseen_is_noticed(
+    shelved: ShelvedDatabase, proxy: Callable[[str], Proxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PING_S", 0.2)
+    through = proxy(shelved.url)
+    async with running(through.url(shelved.url)) as (_, ear):
+        await ear.wait(EVERYTHING)
+        through.black_hole()
+        await asyncio.sleep(0.5)
+        through.heal()
+        await ear.wait(EVERYTHING, 10)
+
+
+async def test_E5_the_listener_is_in_no_transaction(shelved: ShelvedDatabase) -> None:
+    async with running(shelved.url) as (one, ear):
+        await ear.wait(EVERYTHING)
+        one.tell(Topic.DUE)
+        await asyncio.sleep(0.1)
+        async with opening.linked(shelved.address, name="tests") as link:
+            states = await link.raw.fetch(
+                "SELECT state, xact_start FROM pg_stat_activity WHERE application_name = 'tests news'"
+            )
+    assert [tuple(each) for each in states] == [("idle", None)]
+
+
+async def test_two_schemas_are_strangers(shelved: ShelvedDatabase) -> None:
+    async with (
+        running(shelved.url) as (one, own),
+        running(shelved.url, "tenuto_else") as (_, other),
+    ):
+        await own.wait(EVERYTHING)
+        await other.wait(EVERYTHING)
+        one.tell(Topic.READY)
+        await asyncio.sleep(0.2)
+        assert other.heard == []
+
+
+async def test_D14_through_a_pooler_it_says_that_it_hears_nothing(
+    shelved: ShelvedDatabase, bouncer: PgBouncer
+) -> None:
+    async with running(bouncer.dsn_of(shelved.url)) as (news, ear):
+        await asyncio.sleep(0.3)
+        assert not news.listening
+        assert ear.heard == []
+
+
+@pytest.fixture
+def bouncer(shelved: ShelvedDatabase) -> PgBouncer:
+    return start_pgbouncer(shelved.server)

@@ -1,0 +1,1 @@
+"""Real servers, workers and services under faults, an outside journal, and an auditor who reads both afterwards."""
