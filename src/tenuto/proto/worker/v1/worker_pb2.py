@@ -1,4 +1,4 @@
-# sha256 of worker.proto: 828d4f79ba195622c3e56ae62fb70e1ce1490b737f29b3db7862dc918b166a37
+# sha256 of worker.proto: 55ec2f76bbf139c156d883b0e7a2d66fdb3c9d31c00c15dd6b19fdc7a780c372
 """Made from `proto/tenuto/worker/v1/worker.proto` by scripts/gen_proto.py. Not to be edited."""
 
 # -*- coding: utf-8 -*-
@@ -12,84 +12,88 @@ from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 6, 31, 1, "", "tenuto/worker/v1/worker.proto"
+    _runtime_version.Domain.PUBLIC,
+    6,
+    31,
+    1,
+    '',
+    'tenuto/worker/v1/worker.proto'
 )
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x1dtenuto/worker/v1/worker.proto\x12\x10tenuto.worker.v1"\xb1\x03\n\nFromWorker\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\x03\x12.\n\x08register\x18\x02 \x01(\x0b\x32\x1a.tenuto.worker.v1.RegisterH\x00\x12(\n\x05lease\x18\x03 \x01(\x0b\x32\x17.tenuto.worker.v1.LeaseH\x00\x12*\n\x06\x63\x61ncel\x18\x04 \x01(\x0b\x32\x18.tenuto.worker.v1.CancelH\x00\x12\x30\n\theartbeat\x18\x05 \x01(\x0b\x32\x1b.tenuto.worker.v1.HeartbeatH\x00\x12*\n\x06report\x18\x06 \x01(\x0b\x32\x18.tenuto.worker.v1.ReportH\x00\x12&\n\x04note\x18\x07 \x01(\x0b\x32\x16.tenuto.worker.v1.NoteH\x00\x12,\n\x07release\x18\x08 \x01(\x0b\x32\x19.tenuto.worker.v1.ReleaseH\x00\x12&\n\x04lose\x18\t \x01(\x0b\x32\x16.tenuto.worker.v1.LoseH\x00\x12(\n\x05leave\x18\n \x01(\x0b\x32\x17.tenuto.worker.v1.LeaveH\x00\x42\t\n\x07message"\xaf\x03\n\nFromServer\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\x03\x12,\n\x07welcome\x18\x02 \x01(\x0b\x32\x19.tenuto.worker.v1.WelcomeH\x00\x12(\n\x04part\x18\x03 \x01(\x0b\x32\x18.tenuto.worker.v1.LeasesH\x00\x12*\n\x06leases\x18\x04 \x01(\x0b\x32\x18.tenuto.worker.v1.LeasesH\x00\x12.\n\x08verdicts\x18\x05 \x01(\x0b\x32\x1a.tenuto.worker.v1.VerdictsH\x00\x12.\n\x08reported\x18\x06 \x01(\x0b\x32\x1a.tenuto.worker.v1.ReportedH\x00\x12&\n\x04\x64one\x18\x07 \x01(\x0b\x32\x16.tenuto.worker.v1.DoneH\x00\x12*\n\x06\x66\x61iled\x18\x08 \x01(\x0b\x32\x18.tenuto.worker.v1.FailedH\x00\x12(\n\x05\x64rain\x18\t \x01(\x0b\x32\x17.tenuto.worker.v1.DrainH\x00\x12&\n\x04left\x18\n \x01(\x0b\x32\x16.tenuto.worker.v1.LeftH\x00\x42\t\n\x07message"\xfb\x01\n\x08Register\x12\x10\n\x08protocol\x18\x01 \x01(\x05\x12\x0e\n\x06worker\x18\x02 \x01(\t\x12\x0e\n\x06queues\x18\x03 \x03(\t\x12\r\n\x05names\x18\x04 \x03(\t\x12\x10\n\x08\x63\x61pacity\x18\x05 \x01(\x05\x12\x36\n\x06labels\x18\x06 \x03(\x0b\x32&.tenuto.worker.v1.Register.LabelsEntry\x12\x0f\n\x07version\x18\x07 \x01(\t\x12$\n\x04held\x18\x08 \x03(\x0b\x32\x16.tenuto.worker.v1.Beat\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01"&\n\x05Lease\x12\x0c\n\x04\x66ree\x18\x01 \x01(\x05\x12\x0f\n\x07wait_us\x18\x02 \x01(\x03"\x08\n\x06\x43\x61ncel"b\n\tHeartbeat\x12%\n\x05\x62\x65\x61ts\x18\x01 \x03(\x0b\x32\x16.tenuto.worker.v1.Beat\x12\x0c\n\x04\x62usy\x18\x02 \x01(\x05\x12\x10\n\x08\x63\x61pacity\x18\x03 \x01(\x05\x12\x0e\n\x06lag_us\x18\x04 \x01(\x03"F\n\x04\x42\x65\x61t\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\t\x12\x10\n\x08lease_id\x18\x03 \x01(\t\x12\r\n\x05\x61live\x18\x04 \x01(\x08"A\n\x06Report\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.tenuto.worker.v1.Result\x12\x0c\n\x04want\x18\x02 \x01(\x05"\x94\x01\n\x06Result\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\x10\n\x08lease_id\x18\x04 \x01(\t\x12\x10\n\x06output\x18\x05 \x01(\tH\x00\x12,\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x19.tenuto.worker.v1.FailureH\x00\x42\x08\n\x06result"u\n\x07\x46\x61ilure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0f\n\x07\x64\x65tails\x18\x03 \x01(\t\x12\x11\n\tpermanent\x18\x04 \x01(\x08\x12\x16\n\x0eretry_after_us\x18\x05 \x01(\x03\x12\x0f\n\x07\x63lasses\x18\x06 \x03(\t"-\n\x04Note\x12%\n\x05lines\x18\x01 \x03(\x0b\x32\x16.tenuto.worker.v1.Line"\x8a\x01\n\x04Line\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\x0e\n\x06number\x18\x04 \x01(\x03\x12$\n\x04kind\x18\x05 \x01(\x0e\x32\x16.tenuto.worker.v1.Kind\x12\x0c\n\x04text\x18\x06 \x01(\t\x12\x0e\n\x06\x61ge_us\x18\x07 \x01(\x03"0\n\x07Release\x12%\n\x05\x62\x65\x61ts\x18\x01 \x03(\x0b\x32\x16.tenuto.worker.v1.Beat"-\n\x04Lose\x12%\n\x05\x62\x65\x61ts\x18\x01 \x03(\x0b\x32\x16.tenuto.worker.v1.Beat"\x07\n\x05Leave"h\n\x07Welcome\x12\x10\n\x08protocol\x18\x01 \x01(\x05\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08lease_us\x18\x03 \x01(\x03\x12(\n\x06limits\x18\x04 \x01(\x0b\x32\x18.tenuto.worker.v1.Limits"g\n\x06Limits\x12\x15\n\rmessage_bytes\x18\x01 \x01(\x03\x12\x15\n\rpayload_bytes\x18\x02 \x01(\x03\x12\r\n\x05\x63\x61lls\x18\x03 \x01(\x05\x12\x0f\n\x07reports\x18\x04 \x01(\x05\x12\x0f\n\x07wait_us\x18\x05 \x01(\x03"/\n\x06Leases\x12%\n\x05tasks\x18\x01 \x03(\x0b\x32\x16.tenuto.worker.v1.Task"\xda\x01\n\x04Task\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\t\x12\x10\n\x08lease_id\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\r\n\x05queue\x18\x05 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x06 \x01(\x05\x12\r\n\x05input\x18\x07 \x01(\t\x12\x10\n\x08lease_us\x18\x08 \x01(\x03\x12\x17\n\nattempt_us\x18\t \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0cheartbeat_us\x18\n \x01(\x03H\x01\x88\x01\x01\x42\r\n\x0b_attempt_usB\x0f\n\r_heartbeat_us"7\n\x08Verdicts\x12+\n\x08verdicts\x18\x01 \x03(\x0e\x32\x19.tenuto.worker.v1.Verdict"^\n\x08Reported\x12+\n\x08verdicts\x18\x01 \x03(\x0e\x32\x19.tenuto.worker.v1.Verdict\x12%\n\x05tasks\x18\x02 \x03(\x0b\x32\x16.tenuto.worker.v1.Task"\x06\n\x04\x44one"\x06\n\x04Left"?\n\x06\x46\x61iled\x12$\n\x04\x63ode\x18\x01 \x01(\x0e\x32\x16.tenuto.worker.v1.Code\x12\x0f\n\x07message\x18\x02 \x01(\t"\x17\n\x05\x44rain\x12\x0e\n\x06reason\x18\x01 \x01(\t*_\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n\x0bKIND_STDOUT\x10\x01\x12\x0f\n\x0bKIND_STDERR\x10\x02\x12\x0c\n\x08KIND_LOG\x10\x03\x12\x11\n\rKIND_PROGRESS\x10\x04*\\\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x0e\n\nVERDICT_OK\x10\x01\x12\x15\n\x11VERDICT_CANCELLED\x10\x02\x12\x11\n\rVERDICT_STALE\x10\x03*U\n\x04\x43ode\x12\x14\n\x10\x43ODE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x43ODE_UNAVAILABLE\x10\x01\x12\x0f\n\x0b\x43ODE_DENIED\x10\x02\x12\x10\n\x0c\x43ODE_INVALID\x10\x03\x32Q\n\x07Workers\x12\x46\n\x04Work\x12\x1c.tenuto.worker.v1.FromWorker\x1a\x1c.tenuto.worker.v1.FromServer(\x01\x30\x01\x62\x06proto3'
-)
+
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtenuto/worker/v1/worker.proto\x12\x10tenuto.worker.v1\"\xb1\x03\n\nFromWorker\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\x03\x12.\n\x08register\x18\x02 \x01(\x0b\x32\x1a.tenuto.worker.v1.RegisterH\x00\x12(\n\x05lease\x18\x03 \x01(\x0b\x32\x17.tenuto.worker.v1.LeaseH\x00\x12*\n\x06\x63\x61ncel\x18\x04 \x01(\x0b\x32\x18.tenuto.worker.v1.CancelH\x00\x12\x30\n\theartbeat\x18\x05 \x01(\x0b\x32\x1b.tenuto.worker.v1.HeartbeatH\x00\x12*\n\x06report\x18\x06 \x01(\x0b\x32\x18.tenuto.worker.v1.ReportH\x00\x12&\n\x04note\x18\x07 \x01(\x0b\x32\x16.tenuto.worker.v1.NoteH\x00\x12,\n\x07release\x18\x08 \x01(\x0b\x32\x19.tenuto.worker.v1.ReleaseH\x00\x12&\n\x04lose\x18\t \x01(\x0b\x32\x16.tenuto.worker.v1.LoseH\x00\x12(\n\x05leave\x18\n \x01(\x0b\x32\x17.tenuto.worker.v1.LeaveH\x00\x42\t\n\x07message\"\xaf\x03\n\nFromServer\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\x03\x12,\n\x07welcome\x18\x02 \x01(\x0b\x32\x19.tenuto.worker.v1.WelcomeH\x00\x12(\n\x04part\x18\x03 \x01(\x0b\x32\x18.tenuto.worker.v1.LeasesH\x00\x12*\n\x06leases\x18\x04 \x01(\x0b\x32\x18.tenuto.worker.v1.LeasesH\x00\x12.\n\x08verdicts\x18\x05 \x01(\x0b\x32\x1a.tenuto.worker.v1.VerdictsH\x00\x12.\n\x08reported\x18\x06 \x01(\x0b\x32\x1a.tenuto.worker.v1.ReportedH\x00\x12&\n\x04\x64one\x18\x07 \x01(\x0b\x32\x16.tenuto.worker.v1.DoneH\x00\x12*\n\x06\x66\x61iled\x18\x08 \x01(\x0b\x32\x18.tenuto.worker.v1.FailedH\x00\x12(\n\x05\x64rain\x18\t \x01(\x0b\x32\x17.tenuto.worker.v1.DrainH\x00\x12&\n\x04left\x18\n \x01(\x0b\x32\x16.tenuto.worker.v1.LeftH\x00\x42\t\n\x07message\"\xfb\x01\n\x08Register\x12\x10\n\x08protocol\x18\x01 \x01(\x05\x12\x0e\n\x06worker\x18\x02 \x01(\t\x12\x0e\n\x06queues\x18\x03 \x03(\t\x12\r\n\x05names\x18\x04 \x03(\t\x12\x10\n\x08\x63\x61pacity\x18\x05 \x01(\x05\x12\x36\n\x06labels\x18\x06 \x03(\x0b\x32&.tenuto.worker.v1.Register.LabelsEntry\x12\x0f\n\x07version\x18\x07 \x01(\t\x12$\n\x04held\x18\x08 \x03(\x0b\x32\x16.tenuto.worker.v1.Beat\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"&\n\x05Lease\x12\x0c\n\x04\x66ree\x18\x01 \x01(\x05\x12\x0f\n\x07wait_us\x18\x02 \x01(\x03\"\x08\n\x06\x43\x61ncel\"b\n\tHeartbeat\x12%\n\x05\x62\x65\x61ts\x18\x01 \x03(\x0b\x32\x16.tenuto.worker.v1.Beat\x12\x0c\n\x04\x62usy\x18\x02 \x01(\x05\x12\x10\n\x08\x63\x61pacity\x18\x03 \x01(\x05\x12\x0e\n\x06lag_us\x18\x04 \x01(\x03\"F\n\x04\x42\x65\x61t\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\t\x12\x10\n\x08lease_id\x18\x03 \x01(\t\x12\r\n\x05\x61live\x18\x04 \x01(\x08\"A\n\x06Report\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.tenuto.worker.v1.Result\x12\x0c\n\x04want\x18\x02 \x01(\x05\"\x94\x01\n\x06Result\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\x10\n\x08lease_id\x18\x04 \x01(\t\x12\x10\n\x06output\x18\x05 \x01(\tH\x00\x12,\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x19.tenuto.worker.v1.FailureH\x00\x42\x08\n\x06result\"u\n\x07\x46\x61ilure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0f\n\x07\x64\x65tails\x18\x03 \x01(\t\x12\x11\n\tpermanent\x18\x04 \x01(\x08\x12\x16\n\x0eretry_after_us\x18\x05 \x01(\x03\x12\x0f\n\x07\x63lasses\x18\x06 \x03(\t\"-\n\x04Note\x12%\n\x05lines\x18\x01 \x03(\x0b\x32\x16.tenuto.worker.v1.Line\"\x8a\x01\n\x04Line\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\x0e\n\x06number\x18\x04 \x01(\x03\x12$\n\x04kind\x18\x05 \x01(\x0e\x32\x16.tenuto.worker.v1.Kind\x12\x0c\n\x04text\x18\x06 \x01(\t\x12\x0e\n\x06\x61ge_us\x18\x07 \x01(\x03\"0\n\x07Release\x12%\n\x05\x62\x65\x61ts\x18\x01 \x03(\x0b\x32\x16.tenuto.worker.v1.Beat\"-\n\x04Lose\x12%\n\x05\x62\x65\x61ts\x18\x01 \x03(\x0b\x32\x16.tenuto.worker.v1.Beat\"\x07\n\x05Leave\"h\n\x07Welcome\x12\x10\n\x08protocol\x18\x01 \x01(\x05\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08lease_us\x18\x03 \x01(\x03\x12(\n\x06limits\x18\x04 \x01(\x0b\x32\x18.tenuto.worker.v1.Limits\"g\n\x06Limits\x12\x15\n\rmessage_bytes\x18\x01 \x01(\x03\x12\x15\n\rpayload_bytes\x18\x02 \x01(\x03\x12\r\n\x05\x63\x61lls\x18\x03 \x01(\x05\x12\x0f\n\x07reports\x18\x04 \x01(\x05\x12\x0f\n\x07wait_us\x18\x05 \x01(\x03\"/\n\x06Leases\x12%\n\x05tasks\x18\x01 \x03(\x0b\x32\x16.tenuto.worker.v1.Task\"\xda\x01\n\x04Task\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\t\x12\x10\n\x08lease_id\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\r\n\x05queue\x18\x05 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x06 \x01(\x05\x12\r\n\x05input\x18\x07 \x01(\t\x12\x10\n\x08lease_us\x18\x08 \x01(\x03\x12\x17\n\nattempt_us\x18\t \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0cheartbeat_us\x18\n \x01(\x03H\x01\x88\x01\x01\x42\r\n\x0b_attempt_usB\x0f\n\r_heartbeat_us\"7\n\x08Verdicts\x12+\n\x08verdicts\x18\x01 \x03(\x0e\x32\x19.tenuto.worker.v1.Verdict\"^\n\x08Reported\x12+\n\x08verdicts\x18\x01 \x03(\x0e\x32\x19.tenuto.worker.v1.Verdict\x12%\n\x05tasks\x18\x02 \x03(\x0b\x32\x16.tenuto.worker.v1.Task\"\x06\n\x04\x44one\"\x06\n\x04Left\"?\n\x06\x46\x61iled\x12$\n\x04\x63ode\x18\x01 \x01(\x0e\x32\x16.tenuto.worker.v1.Code\x12\x0f\n\x07message\x18\x02 \x01(\t\"\x17\n\x05\x44rain\x12\x0e\n\x06reason\x18\x01 \x01(\t*_\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n\x0bKIND_STDOUT\x10\x01\x12\x0f\n\x0bKIND_STDERR\x10\x02\x12\x0c\n\x08KIND_LOG\x10\x03\x12\x11\n\rKIND_PROGRESS\x10\x04*\\\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x0e\n\nVERDICT_OK\x10\x01\x12\x15\n\x11VERDICT_CANCELLED\x10\x02\x12\x11\n\rVERDICT_STALE\x10\x03*U\n\x04\x43ode\x12\x14\n\x10\x43ODE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x43ODE_UNAVAILABLE\x10\x01\x12\x0f\n\x0b\x43ODE_DENIED\x10\x02\x12\x10\n\x0c\x43ODE_INVALID\x10\x03\x32Q\n\x07Workers\x12\x46\n\x04Work\x12\x1c.tenuto.worker.v1.FromWorker\x1a\x1c.tenuto.worker.v1.FromServer(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "tenuto.worker.v1.worker_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tenuto.worker.v1.worker_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_REGISTER_LABELSENTRY"]._loaded_options = None
-    _globals["_REGISTER_LABELSENTRY"]._serialized_options = b"8\001"
-    _globals["_KIND"]._serialized_start = 2768
-    _globals["_KIND"]._serialized_end = 2863
-    _globals["_VERDICT"]._serialized_start = 2865
-    _globals["_VERDICT"]._serialized_end = 2957
-    _globals["_CODE"]._serialized_start = 2959
-    _globals["_CODE"]._serialized_end = 3044
-    _globals["_FROMWORKER"]._serialized_start = 52
-    _globals["_FROMWORKER"]._serialized_end = 485
-    _globals["_FROMSERVER"]._serialized_start = 488
-    _globals["_FROMSERVER"]._serialized_end = 919
-    _globals["_REGISTER"]._serialized_start = 922
-    _globals["_REGISTER"]._serialized_end = 1173
-    _globals["_REGISTER_LABELSENTRY"]._serialized_start = 1128
-    _globals["_REGISTER_LABELSENTRY"]._serialized_end = 1173
-    _globals["_LEASE"]._serialized_start = 1175
-    _globals["_LEASE"]._serialized_end = 1213
-    _globals["_CANCEL"]._serialized_start = 1215
-    _globals["_CANCEL"]._serialized_end = 1223
-    _globals["_HEARTBEAT"]._serialized_start = 1225
-    _globals["_HEARTBEAT"]._serialized_end = 1323
-    _globals["_BEAT"]._serialized_start = 1325
-    _globals["_BEAT"]._serialized_end = 1395
-    _globals["_REPORT"]._serialized_start = 1397
-    _globals["_REPORT"]._serialized_end = 1462
-    _globals["_RESULT"]._serialized_start = 1465
-    _globals["_RESULT"]._serialized_end = 1613
-    _globals["_FAILURE"]._serialized_start = 1615
-    _globals["_FAILURE"]._serialized_end = 1732
-    _globals["_NOTE"]._serialized_start = 1734
-    _globals["_NOTE"]._serialized_end = 1779
-    _globals["_LINE"]._serialized_start = 1782
-    _globals["_LINE"]._serialized_end = 1920
-    _globals["_RELEASE"]._serialized_start = 1922
-    _globals["_RELEASE"]._serialized_end = 1970
-    _globals["_LOSE"]._serialized_start = 1972
-    _globals["_LOSE"]._serialized_end = 2017
-    _globals["_LEAVE"]._serialized_start = 2019
-    _globals["_LEAVE"]._serialized_end = 2026
-    _globals["_WELCOME"]._serialized_start = 2028
-    _globals["_WELCOME"]._serialized_end = 2132
-    _globals["_LIMITS"]._serialized_start = 2134
-    _globals["_LIMITS"]._serialized_end = 2237
-    _globals["_LEASES"]._serialized_start = 2239
-    _globals["_LEASES"]._serialized_end = 2286
-    _globals["_TASK"]._serialized_start = 2289
-    _globals["_TASK"]._serialized_end = 2507
-    _globals["_VERDICTS"]._serialized_start = 2509
-    _globals["_VERDICTS"]._serialized_end = 2564
-    _globals["_REPORTED"]._serialized_start = 2566
-    _globals["_REPORTED"]._serialized_end = 2660
-    _globals["_DONE"]._serialized_start = 2662
-    _globals["_DONE"]._serialized_end = 2668
-    _globals["_LEFT"]._serialized_start = 2670
-    _globals["_LEFT"]._serialized_end = 2676
-    _globals["_FAILED"]._serialized_start = 2678
-    _globals["_FAILED"]._serialized_end = 2741
-    _globals["_DRAIN"]._serialized_start = 2743
-    _globals["_DRAIN"]._serialized_end = 2766
-    _globals["_WORKERS"]._serialized_start = 3046
-    _globals["_WORKERS"]._serialized_end = 3127
+  DESCRIPTOR._loaded_options = None
+  _globals['_REGISTER_LABELSENTRY']._loaded_options = None
+  _globals['_REGISTER_LABELSENTRY']._serialized_options = b'8\001'
+  _globals['_KIND']._serialized_start=2768
+  _globals['_KIND']._serialized_end=2863
+  _globals['_VERDICT']._serialized_start=2865
+  _globals['_VERDICT']._serialized_end=2957
+  _globals['_CODE']._serialized_start=2959
+  _globals['_CODE']._serialized_end=3044
+  _globals['_FROMWORKER']._serialized_start=52
+  _globals['_FROMWORKER']._serialized_end=485
+  _globals['_FROMSERVER']._serialized_start=488
+  _globals['_FROMSERVER']._serialized_end=919
+  _globals['_REGISTER']._serialized_start=922
+  _globals['_REGISTER']._serialized_end=1173
+  _globals['_REGISTER_LABELSENTRY']._serialized_start=1128
+  _globals['_REGISTER_LABELSENTRY']._serialized_end=1173
+  _globals['_LEASE']._serialized_start=1175
+  _globals['_LEASE']._serialized_end=1213
+  _globals['_CANCEL']._serialized_start=1215
+  _globals['_CANCEL']._serialized_end=1223
+  _globals['_HEARTBEAT']._serialized_start=1225
+  _globals['_HEARTBEAT']._serialized_end=1323
+  _globals['_BEAT']._serialized_start=1325
+  _globals['_BEAT']._serialized_end=1395
+  _globals['_REPORT']._serialized_start=1397
+  _globals['_REPORT']._serialized_end=1462
+  _globals['_RESULT']._serialized_start=1465
+  _globals['_RESULT']._serialized_end=1613
+  _globals['_FAILURE']._serialized_start=1615
+  _globals['_FAILURE']._serialized_end=1732
+  _globals['_NOTE']._serialized_start=1734
+  _globals['_NOTE']._serialized_end=1779
+  _globals['_LINE']._serialized_start=1782
+  _globals['_LINE']._serialized_end=1920
+  _globals['_RELEASE']._serialized_start=1922
+  _globals['_RELEASE']._serialized_end=1970
+  _globals['_LOSE']._serialized_start=1972
+  _globals['_LOSE']._serialized_end=2017
+  _globals['_LEAVE']._serialized_start=2019
+  _globals['_LEAVE']._serialized_end=2026
+  _globals['_WELCOME']._serialized_start=2028
+  _globals['_WELCOME']._serialized_end=2132
+  _globals['_LIMITS']._serialized_start=2134
+  _globals['_LIMITS']._serialized_end=2237
+  _globals['_LEASES']._serialized_start=2239
+  _globals['_LEASES']._serialized_end=2286
+  _globals['_TASK']._serialized_start=2289
+  _globals['_TASK']._serialized_end=2507
+  _globals['_VERDICTS']._serialized_start=2509
+  _globals['_VERDICTS']._serialized_end=2564
+  _globals['_REPORTED']._serialized_start=2566
+  _globals['_REPORTED']._serialized_end=2660
+  _globals['_DONE']._serialized_start=2662
+  _globals['_DONE']._serialized_end=2668
+  _globals['_LEFT']._serialized_start=2670
+  _globals['_LEFT']._serialized_end=2676
+  _globals['_FAILED']._serialized_start=2678
+  _globals['_FAILED']._serialized_end=2741
+  _globals['_DRAIN']._serialized_start=2743
+  _globals['_DRAIN']._serialized_end=2766
+  _globals['_WORKERS']._serialized_start=3046
+  _globals['_WORKERS']._serialized_end=3127
 # @@protoc_insertion_point(module_scope)

@@ -1,4 +1,4 @@
-# sha256 of worker.proto: 828d4f79ba195622c3e56ae62fb70e1ce1490b737f29b3db7862dc918b166a37
+# sha256 of worker.proto: 55ec2f76bbf139c156d883b0e7a2d66fdb3c9d31c00c15dd6b19fdc7a780c372
 """Made from `proto/tenuto/worker/v1/worker.proto` by scripts/gen_proto.py. Not to be edited."""
 
 from google.protobuf.internal import containers as _containers
