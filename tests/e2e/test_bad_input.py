@@ -85,8 +85,9 @@ TABLE: list[tuple[str, list[str], int, str]] = [
     ("a server's address", ["run", "list", "--database", "http://h"], USAGE,
      ("error: database: http://h is the address of a server, no database; it belongs to --url, "
      "or TENUTO_URL")),
-    ("another engine", ["run", "list", "--database", "postgresql://h/d"], USAGE,
-     "error: PostgreSQL comes with a later release; use a file, such as .tenuto/tenuto.db"),
+    ("another engine", ["run", "list", "--database", "mysql://h/d"], USAGE,
+     ("error: database: 'mysql' is no kind of database; write a path, sqlite:///path or"
+     " postgresql://user@host/name")),
     ("a folder as database", ["run", "list", "--database", "."], USAGE,
      "error: database: . is a directory; name a file in it, such as tenuto.db"),
     ("a database where no file can be", ["run", "greet.yaml", "--set", "name=x", "--database",

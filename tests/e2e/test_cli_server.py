@@ -768,7 +768,7 @@ def test_help_lists_verbs_in_groups_without_plurals(tenuto: Tenuto) -> None:
     said = tenuto("--help").stdout
 
     assert re.findall(r"(?m)^(\w[\w ]*):$", said) == [
-        "Options", "Begin", "Workflows", "Look and act", "This machine",
+        "Options", "Begin", "Workflows", "Look and act", "A cluster", "This machine",
     ]  # fmt: skip
     assert re.search(r"(?m)^  run  ", said)
     assert "runs " not in said

@@ -348,7 +348,7 @@ def test_a_task_that_the_app_lacks_is_told_at_once(tenuto: Tenuto) -> None:
         (("nowhere.yaml",), 3, "no file 'nowhere.yaml'"),
         (("--app", "nothing:app"), 2, "there is no module 'nothing'"),
         (("--port", "99999"), 2, "port"),
-        (("--database", "postgresql://x"), 2, "PostgreSQL comes with a later release"),
+        (("--database", "mysql://x"), 2, "'mysql' is no kind of database"),
         (("--database", "."), 2, "is a directory"),
         (("--prot", "1"), 2, "No such option"),
     ],

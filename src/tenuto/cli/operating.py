@@ -81,7 +81,7 @@ def server(
         typer.Option("--upgrade", help="Bring the schema up first, as `tenuto db upgrade` does."),
     ] = False,
 ) -> None:
-    """Drive runs of a PostgreSQL database, beside others. Serves REST, the page, and workers; SIGTERM drains it.
+    """Drive a PostgreSQL database, beside others. Serves REST, the page, and workers; SIGTERM drains it.
 
     Any number of servers may share a database; each does whatever comes to it, and none is special. Tasks are executed
     by `tenuto worker`.
