@@ -78,14 +78,14 @@ STAGES = (
     Stage("property", 200, (pytest("tests/property", workers=2),)),
     Stage("backing", 180, ((sys.executable, "scripts/backing.py"),)),
     Stage("conformance", 480, (pytest("tests/conformance", workers=2),)),
-    Stage("browser", 200, ((sys.executable, "scripts/browser.py"),)),
+    Stage("browser", 150, ((sys.executable, "scripts/browser.py"),)),
     # The next four start processes and measure waits: one at a time on two cores.
     Stage("integration", 800, (pytest("tests/integration"),)),
     Stage("chaos", 300, (pytest("tests/chaos"),)),
-    Stage("e2e", 1_000, (pytest("tests/e2e"),)),
+    Stage("e2e", 950, (pytest("tests/e2e"),)),
     Stage("examples", 360, (pytest("tests/examples"),)),
     Stage("docs", 60, ((PYTHON, "scripts/docs.py"),)),
-    Stage("newest-python", 520, ((PYTHON, "scripts/newest_python.py"),)),
+    Stage("newest-python", 620, ((PYTHON, "scripts/newest_python.py"),)),
     # By name only.
     Stage("arch", 60, (ARCH,), always=False),
     Stage(
