@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -80,6 +81,19 @@ def proxy(server: Redis, stage: Stage) -> Iterator[Proxy]:
     with start_proxy(server.url) as proxy:
         stage.url = proxy.url(server.url)
         yield proxy
+
+
+# Who dies on the spot here closes nothing, as in life; the connection says so when it is collected, then or later.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*AbstractConnection.__del__:pytest.PytestUnraisableExceptionWarning"
+)
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """Whatever a test has left behind is collected within it."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(autouse=True)
