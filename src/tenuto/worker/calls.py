@@ -30,10 +30,9 @@ class Call:
         begun: the body runs or has run; False only while a process of its own is still to come.
         ended: the body does not run, and will not.
         result: set when it ended by itself; None with `ended`: it was stopped before it had one.
-        waiters: futures of the engine's loop, to be resolved once it ended.
     """
 
-    __slots__ = ("answer", "begun", "context", "ended", "job", "lease", "result", "task", "waiters")
+    __slots__ = ("answer", "begun", "context", "ended", "job", "lease", "result", "task")
 
     def __init__(
         self, lease: Lease, task: Task, answer: asyncio.Future[Result], context: Context
@@ -46,7 +45,6 @@ class Call:
         self.result: Result | None = None
         self.begun = not task.process
         self.ended = False
-        self.waiters: list[asyncio.Future[None]] = []
 
 
 async def run_coroutine(call: Call, interrupted: Callable[[], bool]) -> None:

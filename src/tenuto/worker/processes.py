@@ -31,6 +31,7 @@ from tenuto.worker.children import how_of, relay_log
 from tenuto.worker.frames import result_of_document
 from tenuto.worker.handle import Broken, Handle, Known, Plan, names_of
 from tenuto.worker.launching import Launcher
+from tenuto.worker.live import Live, answer_of
 from tenuto.worker.notes import Notebook
 from tenuto.worker.process import FENCED
 from tenuto.worker.relay import Relay
@@ -62,7 +63,7 @@ log = get_logger("worker")
 class _Call:
     """An attempt on its way to a process and back."""
 
-    __slots__ = ("answer", "beaten", "begun", "handle", "lease", "stopped", "waiters")
+    __slots__ = ("answer", "beaten", "begun", "handle", "lease", "stopped")
 
     def __init__(self, lease: Lease, answer: asyncio.Future[Result]) -> None:
         self.lease = lease
@@ -71,7 +72,6 @@ class _Call:
         self.stopped = False
         self.beaten = False
         self.begun = False
-        self.waiters: list[asyncio.Future[None]] = []
 
 
 class _Desk:
@@ -113,7 +113,7 @@ class Processes:
         self._desks: dict[Handle, _Desk] = {}
         self._keepers: list[asyncio.Task[None]] = []
         self._group: asyncio.TaskGroup
-        self._live: dict[TaskId, _Call] = {}
+        self._live: Live[_Call] = Live()
         self._by_lease: dict[LeaseId, _Call] = {}
         self._waiting: deque[_Call] = deque()
         self._suspects: OrderedDict[TaskId, int] = OrderedDict()
@@ -133,33 +133,24 @@ class Processes:
             ProcessLost: its process died under it.
             Interrupted: no process can take it, and none will soon.
         """
-        assert lease.task_id not in self._live, "the runner asks busy() first"
         call = _Call(lease, asyncio.get_running_loop().create_future())
-        self._live[lease.task_id] = self._by_lease[lease.lease_id] = call
+        self._live.begin(lease.task_id, call)
+        self._by_lease[lease.lease_id] = call
         self._waiting.append(call)
         self._hand_out()
-        try:
-            return await call.answer
-        except asyncio.CancelledError:
-            if call.answer.done() and not call.answer.cancelled():
-                return call.answer.result()  # both came in one turn, and the work is done
-            self._stop(call)
-            raise
+        return await answer_of(call.answer, partial(self._stop, call))
 
     def busy(self, task_id: TaskId) -> bool:
         """Whether a function of that task is still running, its result wanted or not."""
-        return task_id in self._live
+        return self._live.busy(task_id)
 
     async def until_free(self, task_id: TaskId) -> None:
         """Wait until `busy` is False."""
-        while (call := self._live.get(task_id)) is not None:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            call.waiters.append(waiter)
-            await waiter
+        await self._live.until_free(task_id)
 
     def take_beat(self, task_id: TaskId) -> bool:
         """Whether the task called `context.heartbeat()` since this was last asked, or could not yet."""
-        call = self._live.get(task_id)
+        call = self._live.find(task_id)
         if call is None:
             return False
         beaten, call.beaten = call.beaten, False
@@ -445,12 +436,9 @@ class Processes:
         self._close(call)
 
     def _close(self, call: _Call) -> None:
-        self._live.pop(call.lease.task_id, None)
+        self._live.end(call.lease.task_id)
         self._by_lease.pop(call.lease.lease_id, None)
         self._notebook.close(call.lease.lease_id)
-        for waiter in call.waiters:
-            if not waiter.done():
-                waiter.set_result(None)
         if call.handle in self._desks:
             desk = self._desks[call.handle]
             del desk.calls[call.lease.lease_id]

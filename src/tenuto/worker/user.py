@@ -4,9 +4,7 @@ in a bounded set of processes.
 Never on the engine's loop: code that blocks delays its neighbours, not leases and heartbeats. Knows no deadlines: the
 runner cancels.
 
-A call stays in `_live` until its body has ended, whatever became of its result. That is what `busy` tells the runner,
-so that a step is never run twice at the same time in this process: a thread cannot be stopped, and a coroutine may take
-its time to clean up.
+What `busy` tells the runner keeps a step from running twice at the same time in this process (`live`).
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tenuto.model.ids import TaskId
 from tenuto.ports.gateway import Failed, Lease, Result
@@ -21,6 +20,7 @@ from tenuto.worker.calls import Call
 from tenuto.worker.children import Children
 from tenuto.worker.context import Context
 from tenuto.worker.coroutines import UserLoop
+from tenuto.worker.live import Live, answer_of
 from tenuto.worker.notes import Notebook
 from tenuto.worker.registry import Registry
 from tenuto.worker.threads import Threads
@@ -56,7 +56,7 @@ class UserExecutor:
         self._registry = registry
         self._notebook = notebook if notebook is not None else Notebook()
         self._contexts = contexts
-        self._live: dict[TaskId, Call] = {}
+        self._live: Live[Call] = Live()
         self._threads = Threads(threads, lambda call: self._hand_back((call,)))
         self._coroutines = UserLoop(loop, self._hand_back)
         self._children = Children(
@@ -75,44 +75,37 @@ class UserExecutor:
         task = self._registry.find(lease.name)
         if task is None:
             return Failed(code="unknown_task", message=self._registry.missing(lease.name))
-        assert lease.task_id not in self._live, "the runner asks busy() first"
         self._engine = loop = asyncio.get_running_loop()
         call = Call(lease, task, loop.create_future(), self._contexts(lease, self._notebook))
-        self._live[lease.task_id] = call
+        self._live.begin(lease.task_id, call)
         if task.process:
             self._children.submit(call)
         elif task.is_async:
             self._coroutines.send(call)
         else:
             self._threads.submit(call)
-        try:
-            return await call.answer
-        except asyncio.CancelledError:
-            if call.answer.done() and not call.answer.cancelled():
-                return call.answer.result()  # both came in one turn, and the work is done
-            call.context.cancel()
-            if task.process:
-                self._children.stop(call)
-            elif task.is_async:
-                self._coroutines.send(call)
-            raise
+        return await answer_of(call.answer, partial(self._stop, call))
+
+    def _stop(self, call: Call) -> None:
+        call.context.cancel()
+        if call.task.process:
+            self._children.stop(call)
+        elif call.task.is_async:
+            self._coroutines.send(call)
 
     def busy(self, task_id: TaskId) -> bool:
         """Whether a function of that task is still running, its result wanted or not."""
-        return task_id in self._live
+        return self._live.busy(task_id)
 
     async def until_free(self, task_id: TaskId) -> None:
         """Wait until `busy` is False."""
-        while (call := self._live.get(task_id)) is not None:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            call.waiters.append(waiter)
-            await waiter
+        await self._live.until_free(task_id)
 
     def take_beat(self, task_id: TaskId) -> bool:
         """Whether the task called `context.heartbeat()` since this was last asked, or could not yet: its process is
         still to come, or that of an earlier attempt is being ended.
         """
-        call = self._live.get(task_id)
+        call = self._live.find(task_id)
         if call is None:
             return False
         waits = call.task.process and (call.context.cancelled or not call.begun)
@@ -122,7 +115,7 @@ class UserExecutor:
         """Cancel what is left, end the threads, and wait for the children to be gone. A function in a thread that goes
         on regardless dies with the process.
         """
-        for call in self._live.values():
+        for call in self._live.calls():
             call.context.cancel()
         self._threads.close()
         await self._children.close()
@@ -145,7 +138,6 @@ class UserExecutor:
         self._waking = False  # before the queue is emptied: what is added from here on wakes again
         while self._outbox:
             call = self._outbox.popleft()
-            self._live.pop(call.lease.task_id, None)
             call.context.end()
             self._notebook.close(call.lease.lease_id)
             if not call.answer.done():
@@ -153,6 +145,4 @@ class UserExecutor:
                     call.answer.set_exception(Interrupted("the user's loop has ended"))
                 else:
                     call.answer.set_result(call.result)
-            for waiter in call.waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
+            self._live.end(call.lease.task_id)
