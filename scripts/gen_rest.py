@@ -36,9 +36,22 @@ whatever else the repetition says, and the answer has `Deduplicated: true`.
 Who starts many sends up to 500 in one request (`POST /v1/workflows/{name}/runs`): they share the request, the checks
 and the commit, which costs both sides far less than a request each.
 
+Who wants the result starts and waits in one request: `POST /v1/runs?wait=30` answers when the run is final, with the
+report that `/wait` gives, or after these seconds (at most 60) with the run as it stands. `state` says which; longer
+waits go on by `/v1/runs/{run_id}/wait`. The run is stored before anybody waits: who hangs up, and a server that stops,
+ends the wait and not the run, and a repetition with the same key waits for the same run.
+
+```bash
+curl -X POST 'localhost:8080/v1/runs?wait=30' -H 'Content-Type: application/json' \\
+  -d '{"workflow": "hello", "input": {}}'
+```
+
+Who sends many events sends up to 500 in one request, too (`POST /v1/events/batch`); each is as it would be alone, and
+with an `event_id` it may be sent again.
+
 Streams are server-sent events. `/v1/runs/{run_id}/events` has no gap and no repetition in its `history` events, and
 goes on after `Last-Event-ID`; a comment comes at least every 15 seconds. A client that takes nothing for 30 seconds is
-cut off. At most 1,000 streams and waits are open at a time.
+cut off. At most 1,000 streams and waits are open at a time, starts that wait among them.
 
 A client has 200 requests a second and 400 at once (`api.requests_per_second`, `api.burst`), and 4 MiB for a body
 (`api.body`); `429` and `503` say in `Retry-After` when to come again.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Every profile prints how to repeat a failure. No deadlines and no "too slow": a shared machine
@@ -28,3 +29,12 @@ def pytest_configure() -> None:
     for name in list(os.environ):
         if name.startswith("TENUTO_") and not name.startswith("TENUTO_TEST_"):
             del os.environ[name]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that needs the machine for itself says why (each makes the build longer), and has it."""
+    for mark in item.iter_markers("alone"):
+        assert mark.args, "`alone` without its reason"
+        assert "PYTEST_XDIST_WORKER" not in os.environ, (
+            "`alone`: leave it out of `-n` (-m 'not alone')"
+        )

@@ -11,6 +11,7 @@ from tests.support.backing.postgres import start_postgres
 from tests.support.shared_store import ShelvedDatabase
 from tests.support.store import TurnedClock
 
+from tenuto.adapters.postgres.routines import Routines
 from tenuto.adapters.sql.engine import SqlEngine
 from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sql.store import SqlStore
@@ -47,7 +48,9 @@ async def world(
         version = int(variant)
         if version not in shelf:
             shelf[version] = ShelvedDatabase(start_postgres(version))
-        engine = await shelf[version].open(clock, pool=1)
+        engine = shared = await shelf[version].open(clock, pool=1)
+        if version == 15:  # commits go the long way, as where functions may not be made
+            shared.routines = Routines([each for each in shared.sequences() if not each.checked])
     else:
         engine = open_engine(
             ":memory:" if variant == "memory" else str(tmp_path / "tenuto.db"), clock

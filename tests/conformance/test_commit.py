@@ -36,7 +36,7 @@ from tenuto.model.ids import LeaseId, MessageId, Place, RunId
 from tenuto.model.payload import PayloadKey, PayloadKind
 from tenuto.model.states import RunState, TaskState
 from tenuto.ports.reads import Reads
-from tenuto.ports.store import Change, Claims, EagerGrant, LoadRequest, Store
+from tenuto.ports.store import Change, Claims, EagerGrant, LoadRequest, Store, new_lease
 
 STRANGE = 'quotes " and \\ and \n and \u2028 and 🎼 and \\u0000'
 
@@ -408,6 +408,47 @@ async def test_an_eager_grant_leases_instead_of_offering(store: Store, reads: Re
     assert ends[Place("b")] == START + SECOND, "never beyond the attempt's end"
     assert ends[Place("c")] == START + LEASE_US
     assert detail.ready == ()
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {},
+        {"timeout_us": 3 * SECOND},
+        {"timeout_us": 3 * LEASE_US, "heartbeat_us": SECOND},
+        {"total_until": START + 4 * SECOND},
+        {"total_until": START + 4 * SECOND, "timeout_us": 3 * SECOND, "heartbeat_us": 5},
+        {"total_until": START + 2 * SECOND, "timeout_us": 3 * SECOND, "late": True},
+        {"total_until": START + 9 * LEASE_US, "spent": 1},
+    ],
+    ids=str,
+)
+async def test_a_lease_is_stored_as_it_is_told(
+    store: Store, clock: TurnedClock, columns: dict[str, int]
+) -> None:
+    """Of tasks that are new, of one that is there, and of a grant: never beyond the attempt's end (F7)."""
+    run_id, old, new = new_run_id(), a_task("old", **columns), a_task("new", **columns)
+    asked = a_task("asked", **columns)
+    await commit(store, a_start(run_id, asked, old, ready=(asked,), payloads=(an_input("asked"),)))
+    clock.turn(SECOND)
+    grants = tuple(
+        EagerGrant(place=Place(place), worker=WORKER, lease_id=LeaseId(place))
+        for place in ("new", "old")
+    )
+    change = a_change(run_id, 1, created=(new,), ready=(new, old), eager=grants)
+
+    done = await store.commit([change], lease_us=LEASE_US)
+    [granted] = await store.grant(a_request("asked", runs=(run_id,)))
+
+    tasks = tuple((run_id, Place(place)) for place in ("new", "old", "asked"))
+    found = (await store.load(LoadRequest(tasks=tasks))).tasks
+    leases = {task.place: lease for task, lease in found.values()}
+    assert done.now == START + SECOND
+    assert leases == {
+        task.place: new_lease(task, LeaseId(task.place), WORKER, now=done.now, lease_us=LEASE_US)
+        for task in (new, old, asked)
+    }
+    assert granted.lease == leases[Place("asked")]
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,26 @@ async def test_older_content_again_is_a_new_version(store: Store, reads: Reads) 
     assert (await reads.get_definition("h1")).source == "name: order  # h1"
 
 
+async def test_a_version_is_found_without_its_text_too(store: Store, reads: Reads) -> None:
+    for content in ("h1", "h2"):
+        await store.put_definition(a_definition(content))
+    await store.put_alias("default", "order", "stable", 1)
+
+    for reference in (None, "1", "2", "stable", "9", "9" * 30, "none"):
+        whole = await reads.find_version("default", "order", reference)
+        found = await reads.find_version_row("default", "order", reference)
+        assert (found is None) == (whole is None), reference
+        if found is not None and whole is not None:
+            assert (found.name, found.version, found.hash, found.created_at) == (
+                whole.name,
+                whole.version,
+                whole.hash,
+                whole.created_at,
+            )
+    assert await reads.find_version_row("default", "nothing") is None
+    assert await reads.find_version_row("other", "order") is None
+
+
 async def test_many_deployers_of_one_content_make_one_version(store: Store) -> None:
     stored = await asyncio.gather(*(store.put_definition(a_definition("h1")) for _ in range(20)))
 

@@ -19,6 +19,7 @@ from tenuto.adapters.postgres import opening, partitions
 from tenuto.adapters.postgres.address import read_address
 from tenuto.adapters.postgres.connecting import Link
 from tenuto.adapters.postgres.engine import PostgresEngine
+from tenuto.adapters.sql.commit import CHECKS
 from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sql.store import SqlStore
 from tenuto.model.ids import RunId, first_run_id
@@ -67,10 +68,11 @@ def planned(request: pytest.FixtureRequest) -> Iterator[ShelvedDatabase]:
 
 
 def texts_of_the_store() -> dict[str, str]:
-    """Every text, filled for PostgreSQL."""
+    """Every text, filled for PostgreSQL; checks also as the one call of a commit asks them."""
     engine = PostgresEngine(read_address("postgresql://nobody/nothing"), name="", draw=lambda: 0.5)
     store, reads = SqlStore(engine), SqlReads(engine)
-    return {**store._text, **reads._text, "CANDIDATES": store._grant_text(2)}
+    asked = {f"EXISTS {name}": f"SELECT EXISTS ({store._text[name]})" for name in CHECKS}
+    return {**store._text, **reads._text, **asked, "CANDIDATES": store._grant_text(2)}
 
 
 TEXTS = texts_of_the_store()

@@ -44,6 +44,33 @@ async def test_runs_are_listed_newest_first_in_pages(store: Store, reads: Reads)
     assert [row.run_id for row in (*first, *rest)] == runs[::-1]
 
 
+async def test_a_whole_run_is_what_its_parts_are_read_as(store: Store, reads: Reads) -> None:
+    run_id = new_run_id()
+    key, lacking = (PayloadKey(Place(place), PayloadKind.INPUT) for place in "ab")
+    await commit(store, a_start(run_id, a_task(), a_task("f[0]")))
+    await commit(
+        store,
+        a_change(
+            run_id,
+            1,
+            events=tuple(an_event(seq) for seq in (2, 3, 4)),
+            payloads=(an_input("a", 2, "1"), an_input("a", 3, "2")),
+            snapshot=a_snapshot(run_id, 4),
+        ),
+    )
+
+    whole = await reads.get_whole(run_id, [key, lacking])
+    page = await reads.get_whole(run_id, [], after=1, limit=2)
+
+    assert whole.detail == await reads.get_run(run_id, items=False)
+    assert whole.events == await reads.history(run_id)
+    assert whole.texts == {key: "2", lacking: None}
+    assert (page.detail, page.texts) == (whole.detail, {})
+    assert [event.seq for event in page.events] == [2, 3]
+    with pytest.raises(NotFound, match="no run"):
+        await reads.get_whole(new_run_id(), [key])
+
+
 async def test_many_runs_are_read_together_in_the_order_asked_for(
     store: Store, reads: Reads
 ) -> None:

@@ -30,6 +30,7 @@ from tests.support.store import (
     new_run_id,
 )
 
+from tenuto.adapters.postgres.routines import Routines
 from tenuto.adapters.sql.engine import SqlEngine, Steps
 from tenuto.adapters.sql.store import SqlStore
 from tenuto.adapters.sqlite.engine import open_engine
@@ -193,7 +194,10 @@ async def rows_of(engine: SqlEngine) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("version", [15, 18])
-async def test_a_trace_leaves_the_same_rows_in_both(version: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_trace_leaves_the_same_rows_in_both(
+    version: int, at_once: bool, tmp_path: Path
+) -> None:
     """Catalogue I-15."""
     clock = TurnedClock()
     engine = open_engine(tmp_path / "tenuto.db", clock)
@@ -204,6 +208,8 @@ async def test_a_trace_leaves_the_same_rows_in_both(version: int, tmp_path: Path
     database, clock = ShelvedDatabase(start_postgres(version)), TurnedClock()
     try:
         shared = await database.open(clock)
+        if not at_once:
+            shared.routines = Routines([each for each in shared.sequences() if not each.checked])
         said = await live(SqlStore(shared), clock)
         found = await rows_of(shared)
         await shared.close()

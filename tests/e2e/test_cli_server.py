@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.support.backing.ports import free_port
 from tests.support.command import (
     ALONE,
     APP,
@@ -709,9 +710,9 @@ def own(tmp_path: Path) -> Tenuto:
 
 @pytest.mark.parametrize("verb", ["watch", "wait"])
 def test_a_server_that_is_killed_and_comes_back_is_found_again(own: Tenuto, verb: str) -> None:
-    with Dev(own.folder) as dev:
+    port = free_port()
+    with Dev(own.folder, port=port) as dev:
         run = dev.start("approval", {"id": "1"})
-        port = int(dev.url.rpartition(":")[2])
         looking = own.start("run", verb, run)
         if verb == "watch":
             read_until(looking, ["tenuto event send order.approved"])

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
-from tests.support.command import HANG_S, Tenuto
+from tests.support.command import HANG_S, SLEEPY, Tenuto
 from tests.support.dev import Dev
 
 FLOW = "name: {name}\nnodes: {{s: {{type: set, values: {{x: {x}}}}}}}\noutput: '${{nodes.s.output.x}}'\n"
@@ -111,6 +111,7 @@ def test_a_database_that_is_deleted_ends_it_with_the_reason(tenuto: Tenuto) -> N
         dev.until("error: .*tenuto.db was deleted while an engine has it open")
 
 
+@pytest.mark.alone("a command waits 5 s for a server that starts anew")
 def test_a_start_anew_hands_out_again_what_is_under_way_and_commands_wait_for_it(
     tmp_path: Path,
 ) -> None:
@@ -280,6 +281,8 @@ def test_unfinished_runs_go_on_after_a_kill(tenuto: Tenuto) -> None:
 def test_a_signal_ends_it_cleanly_and_tasks_under_way_finish(
     tenuto: Tenuto, number: signal.Signals
 ) -> None:
+    # Long enough to be seen under way on a busy machine.
+    tenuto.write(sleepy_yaml=SLEEPY.replace("seconds: 0.3", "seconds: 2", 1))
     with Dev(tenuto.folder) as dev:
         run_id = dev.start("sleepy")
         dev.until_document(f"/v1/runs/{run_id}", lambda run: run["nodes"][0]["state"] == "running")

@@ -7,12 +7,12 @@ import json
 import logging
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.backing.ports import free_port
 from tests.support.command import COMMAND, HANG_S
 
 from tenuto.app.access import create_token
@@ -212,8 +212,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 async def test_code_waits_for_a_server_that_is_away_and_each_change_is_said(logged: Logged) -> None:
     """As in an upgrade: no server at the start, one that comes, one that is killed, its successor."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     languages = Languages(Setting(server=address), draw=lambda: 0.5)
     stopping = asyncio.Event()
     program = Program(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
+from tests.support.backing.ports import free_port
 from tests.support.browser import Server, Watched, chromium, widths
 
 PROBE = '<img src=x onerror="window.pwned = 1">'
@@ -483,7 +484,7 @@ def test_what_is_not_there_is_said_with_a_way_on(server: Server, opened: Open, p
 
 def test_a_server_that_is_gone_is_said_and_its_return_resumes(tmp_path: Path, opened: Open) -> None:
     server = a_server(tmp_path)
-    server.start()
+    server.start(port=free_port())
     try:
         watched = opened(server)
         page = watched.open(f"/runs/{server.run('steps', {'gate': 'g4', 'amount': 1})}")

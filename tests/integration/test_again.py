@@ -18,6 +18,8 @@ from tenuto.api import models, nested
 from tenuto.sdk.failures import RunFailed
 from tenuto.worker.registry import Registry, TaskError
 
+pytestmark = pytest.mark.usefixtures("remembered")
+
 LISTED = """
 name: listed
 nodes:

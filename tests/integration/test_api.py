@@ -17,11 +17,14 @@ import httpx2
 import pytest
 from tests.support.rest import AWAIT, CALL, ECHO, PAUSE, Server, serving, streaming
 
+from tenuto.adapters.sql.reads import SqlReads
 from tenuto.api import models
 from tenuto.api.limits import Limits
 from tenuto.api.page import Page
 from tenuto.api.problems import KINDS
 from tenuto.api.routes import health
+from tenuto.coordinator.commands import Commands
+from tenuto.model.errors import Unavailable
 from tenuto.web import HEADERS, ROUTES, files
 from tenuto.worker.context import current
 from tenuto.worker.registry import Registry
@@ -447,6 +450,164 @@ def test_a_wait_that_is_over_answers_with_the_run_as_it_is(server: Server) -> No
     assert (report["state"], report["ended_at"]) == ("running", None)
 
 
+def test_a_run_is_started_and_its_end_waited_for_in_one_request(server: Server) -> None:
+    body = {"workflow": "echo", "input": {"n": 7}, "key": "whole"}
+    first = server.client.post("/v1/runs", params={"wait": 60}, json=body)
+    again = server.client.post("/v1/runs", params={"wait": 60}, json=body)
+
+    report = first.json()
+    models.StartedReport.model_validate(report)
+    assert (first.status_code, report["state"], report["deduplicated"]) == (201, "success", False)
+    assert report["output"] == {"n": 7, "greeting": "hello"}
+    assert first.headers["location"] == f"/v1/runs/{report['run_id']}"
+    assert (again.status_code, again.headers["deduplicated"]) == (200, "true")
+    assert again.json() == {**report, "deduplicated": True}
+    told = {**server.get(f"/v1/runs/{report['run_id']}/wait"), "deduplicated": False}
+    assert told == report
+    assert len(server.held) == 0
+
+
+def test_a_start_that_has_waited_long_enough_answers_with_the_run_as_it_is(server: Server) -> None:
+    answer = server.client.post("/v1/runs", params={"wait": 0.05}, json={"workflow": "long"})
+
+    models.StartedReport.model_validate(answer.json())
+    assert (answer.status_code, answer.json()["state"]) == (201, "running")
+    assert answer.json()["ended_at"] is None
+
+
+def test_a_start_that_does_not_wait_answers_with_the_run_alone(server: Server) -> None:
+    for query in ({}, {"wait": 0}):
+        answer = server.client.post("/v1/runs", params=query, json={"workflow": "long"})
+        models.StartedRun.model_validate(answer.json())
+        run = answer.json()
+        assert (run.pop("deduplicated"), run["state"]) == (False, "running")
+        [listed] = [
+            each for each in server.get("/v1/runs")["items"] if each["run_id"] == run["run_id"]
+        ]
+        assert listed == run
+
+
+@pytest.mark.parametrize("wait", ["61", "-1", "nan", "soon"])
+def test_how_long_a_start_waits_is_bounded(server: Server, wait: str) -> None:
+    before = server.get("/v1/runs/counts")
+    answer = server.client.post("/v1/runs", params={"wait": wait}, json={"workflow": "long"})
+
+    assert problem(answer, "invalid_input")["path"] == "wait"
+    assert server.get("/v1/runs/counts") == before
+
+
+def test_starts_with_one_key_wait_for_one_run_together(server: Server) -> None:
+    body = {"workflow": "approval", "input": {"order": "both"}, "key": "both"}
+    before = len(server.held)
+
+    def start(_: int) -> tuple[int, Any]:
+        with httpx2.Client(base_url=server.url, timeout=70) as client:
+            answer = client.post("/v1/runs", params={"wait": 60}, json=body)
+            return answer.status_code, answer.json()
+
+    with ThreadPoolExecutor(5) as pool:
+        starts = [pool.submit(start, number) for number in range(5)]
+        while len(server.held) < before + 5:
+            server.get("/healthz")
+        server.post("/v1/events", {"event": "order.approved", "key": "both"}, status=202)
+        found = [each.result() for each in starts]
+
+    assert sorted(status for status, _ in found) == [200, 200, 200, 200, 201]
+    assert len({report["run_id"] for _, report in found}) == 1
+    assert {report["state"] for _, report in found} == {"success"}
+
+
+def test_who_hangs_up_while_a_start_waits_cancels_nothing(server: Server) -> None:
+    before = len(server.held)
+    body = json.dumps({"workflow": "approval", "input": {"order": "gone"}, "key": "gone"}).encode()
+    head = (
+        f"POST /v1/runs?wait=60 HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(head.encode() + body)
+        while len(server.held) == before:
+            server.get("/healthz")
+    while len(server.held) > before:
+        server.get("/healthz")
+    server.post("/v1/events", {"event": "order.approved", "key": "gone"}, status=202)
+    [run] = server.get("/v1/runs", key="gone")["items"]
+
+    assert server.wait(run["run_id"])["state"] == "success"
+
+
+def test_a_run_that_is_stored_is_told_of_though_the_store_goes_then(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(*_: object, **__: object) -> None:
+        raise Unavailable("the store has gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Commands, "wait", gone)
+        answer = server.client.post("/v1/runs?wait=60", json={"workflow": "long"})
+    models.StartedRun.model_validate(answer.json())
+
+    assert answer.status_code == 201
+    assert server.get(f"/v1/runs/{answer.json()['run_id']}")["state"] == "running"
+
+
+@pytest.mark.parametrize("server", ["memory"], indirect=True)
+def test_a_small_run_is_started_and_told_by_two_small_readings(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its name means now, and the run at its end: all else is known, or never changes."""
+    server.deploy(PAUSE.format(name="brief", time="100ms"))
+    asked: list[str] = []
+    find = SqlReads._find
+
+    async def counted(reads: SqlReads, name: str, *params: Any) -> Any:
+        asked.append(name)
+        return await find(reads, name, *params)
+
+    for _ in range(2):  # at first the version itself is read, too
+        with monkeypatch.context() as patched:
+            patched.setattr(SqlReads, "_find", counted)
+            asked.clear()
+            report = server.client.post("/v1/runs?wait=60", json={"workflow": "brief"}).json()
+
+    assert report["state"] == "success"
+    assert asked == ["NEWEST_ROW", "WHOLE_RUN"]
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlReads, "_find", counted)
+        asked.clear()
+        server.start("brief")
+        assert asked == ["NEWEST_ROW"]
+        server.start("brief@1")
+        assert asked[1:] == ["VERSION_ROW"]
+
+
+def test_a_version_that_was_deployed_since_is_started(server: Server) -> None:
+    text = "name: newer\nnodes: {{a: {{type: set, values: {{n: {n}}}}}}}\noutput: {n}\n"
+    outputs = []
+    for n in (1, 2):
+        server.deploy(text.format(n=n))
+        answer = server.client.post("/v1/runs", params={"wait": 60}, json={"workflow": "newer"})
+        outputs.append((answer.json()["version"], answer.json()["output"]))
+
+    assert outputs == [(1, 1), (2, 2)]
+
+
+def test_a_report_of_many_events_and_large_values_is_whole(server: Server) -> None:
+    nodes = "\n".join(f"  n{n}: {{type: set, values: {{n: {n}}}}}" for n in range(250))
+    server.deploy(f"name: wide\nnodes:\n{nodes}\n")
+    wide = server.client.post("/v1/runs", params={"wait": 60}, json={"workflow": "wide"}).json()
+    large = server.client.post(
+        "/v1/runs",
+        params={"wait": 60},
+        json={"workflow": "echo", "input": {"n": 1}, "vars": {"greeting": "x" * 100_000}},
+    ).json()
+
+    assert [node["state"] for node in wide["nodes"]] == ["success"] * 250
+    assert large["output"] == {"n": 1, "greeting": "x" * 100_000}
+    for report in (wide, large):
+        assert {**server.get(f"/v1/runs/{report['run_id']}"), "deduplicated": False} == report
+
+
 # -- events, tasks, workers, health -----------------------------------------------------------------------------------
 
 
@@ -477,6 +638,47 @@ def test_an_event_reaches_the_run_that_waits_for_it_once(server: Server) -> None
 )
 def test_an_event_that_is_wrong_says_where(server: Server, body: Any, path: str) -> None:
     assert problem(server.client.post("/v1/events", json=body), "invalid_input")["path"] == path
+
+
+def test_many_events_wake_their_runs_in_one_request_each_id_once(server: Server) -> None:
+    runs = [server.start("approval", {"order": f"batch-{n}"}) for n in range(20)]
+    events = [
+        {"event": "order.approved", "key": f"batch-{n}", "payload": n, "event_id": f"batch-{n}"}
+        for n in range(20)
+    ]
+    items = server.post("/v1/events/batch", {"events": events}, status=202)["items"]
+    again = server.post("/v1/events/batch", {"events": events[:2]}, status=202)["items"]
+
+    assert items == [{"stored": True}] * 20
+    assert again == [{"stored": False}] * 2
+    assert [server.wait(run_id)["output"] for run_id in runs] == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path"),
+    [
+        ({"event": "", "key": "k"}, "events.1.event"),
+        ({"event": "e"}, "events.1.key"),
+        ({"event": "e\0", "key": "k"}, "events.1.event"),
+        ({"event": "e", "key": "k", "keep": "soon"}, "events.1.keep"),
+        ({"event": "e", "key": "k", "id": "x"}, "events.1.id"),
+    ],
+)
+def test_of_many_events_none_is_stored_where_one_is_wrong(
+    server: Server, wrong: dict[str, object], path: str
+) -> None:
+    good = {"event": "batched", "key": "k", "event_id": f"good-{json.dumps(wrong)}"}
+    answer = server.client.post("/v1/events/batch", json={"events": [good, wrong]})
+
+    assert problem(answer, "invalid_input")["path"] == path
+    assert server.post("/v1/events", good, status=202) == {"stored": True}
+
+
+@pytest.mark.parametrize("events", [[], [{"event": "e", "key": "k"}] * 501])
+def test_how_many_events_one_request_sends_is_bounded(server: Server, events: object) -> None:
+    answer = server.client.post("/v1/events/batch", json={"events": events})
+
+    assert problem(answer, "invalid_input")["path"] == "events"
 
 
 def test_health_says_who_it_is(server: Server) -> None:
@@ -745,6 +947,9 @@ def test_more_streams_than_the_limit_are_turned_away_until_one_ends() -> None:
                 answer = server.client.get(path)
                 problem(answer, "unavailable")
                 assert "retry-after" in answer.headers
+            answer = server.client.post("/v1/runs?wait=1", json={"workflow": "long"})
+            assert "nothing was written" in problem(answer, "unavailable")["title"]
+            assert len(server.get("/v1/runs")["items"]) == 1
         while server.client.get(f"/v1/runs/{run_id}/wait?timeout=0").status_code != 200:
             continue  # until the server has seen that the client is gone
 
@@ -769,20 +974,27 @@ def test_waits_and_streams_end_when_the_server_stops() -> None:
             with httpx2.Client(base_url=server.url, timeout=70) as client:
                 ended.append(client.get(f"/v1/runs/{run_id}/wait?timeout=60").json()["state"])
 
-        waiter = threading.Thread(target=wait)
+        def start() -> None:
+            with httpx2.Client(base_url=server.url, timeout=70) as client:
+                report = client.post("/v1/runs?wait=60", json={"workflow": "long"}).json()
+                ended.append(report["state"])
+
+        waiter, starter = threading.Thread(target=wait), threading.Thread(target=start)
         with streaming(server, f"/v1/runs/{run_id}/events") as stream:
             stream.until("history")
             waiter.start()
-            while len(server.held) < 2:
+            starter.start()
+            while len(server.held) < 3:
                 server.get("/healthz")
             stopper = threading.Thread(target=server.engine.stop, kwargs={"grace_s": 1})
             stopper.start()
             rest = list(stream)
         waiter.join()
+        starter.join()
         stopper.join()
 
     assert rest[-1].comment == "the server stops"
-    assert ended == ["running"]
+    assert ended == ["running", "running"]
 
 
 def test_the_page_is_served_at_its_addresses_with_its_headers() -> None:

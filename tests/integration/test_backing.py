@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
 import asyncpg
@@ -16,6 +17,7 @@ import pytest
 from tests.support.backing.fixtures import pgbouncer, postgres, postgres_url, redis, redis_url
 from tests.support.backing.keeper import Kept, ended, keeper, unprivileged
 from tests.support.backing.pgbouncer import PgBouncer
+from tests.support.backing.ports import _own_ports, free_port
 from tests.support.backing.postgres import (
     URL,
     Postgres,
@@ -114,6 +116,23 @@ def test_programs_under_a_private_folder_are_run_from_a_copy(tmp_path: Path) -> 
     )
     assert " 18." in said.stdout
     assert tmp_path.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_free_port_is_given_once_to_one_process_and_none_that_the_kernel_gives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mine = [free_port() for _ in range(300)]
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    first = set(islice(_own_ports(), 5_000))
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw1")
+    second = set(islice(_own_ports(), 5_000))
+
+    assert len(set(mine)) == len(mine)
+    assert first.isdisjoint(second)
+    given = Path("/proc/sys/net/ipv4/ip_local_port_range")  # Linux alone says it
+    lowest = int(given.read_text().split()[0]) if given.exists() else 32_768
+    assert max(first | second | set(mine)) < lowest
+    assert all(port + 1 not in first | second for port in mine)
 
 
 def test_a_version_that_is_not_here_is_named_with_its_cure() -> None:

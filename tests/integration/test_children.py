@@ -11,6 +11,8 @@ from tests.support.driver import Driver, engine_with
 from tenuto.coordinator import timers
 from tenuto.model.errors import Conflict, InvalidInput, NotFound
 
+pytestmark = pytest.mark.usefixtures("remembered")
+
 
 @pytest.fixture(autouse=True)
 def no_polling(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ from tenuto.adapters.sqlite.lock import holder
 ALL = ("python", "javascript", "cpython")
 LIMIT_S = 2.0
 
+pytestmark = pytest.mark.alone("2 s are promised")
+
 
 @contextmanager
 def engine(database: Path, language: str) -> Iterator[subprocess.Popen[str]]:

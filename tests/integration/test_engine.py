@@ -449,7 +449,8 @@ def test_an_attempt_whose_worker_died_is_lost_even_if_its_timeout_has_passed(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "t.db"
-    text = "name: t\nnodes:\n  a: {type: task, task: step, timeout: 20ms}\n"
+    # Long enough for the second attempt on a busy machine.
+    text = "name: t\nnodes:\n  a: {type: task, task: step, timeout: 1s}\n"
 
     async def die_with_a_lease() -> RunId:
         async with house(path) as h:
@@ -459,7 +460,7 @@ def test_an_attempt_whose_worker_died_is_lost_even_if_its_timeout_has_passed(
             return run_id
 
     run_id = asyncio.run(die_with_a_lease())
-    time.sleep(0.05)  # the attempt's timeout passes while no engine runs
+    time.sleep(1.05)  # the attempt's timeout passes while no engine runs
     with engine_with(step, path=path) as driver:
         run = driver.end(run_id)
 

@@ -22,8 +22,8 @@ from tenuto.coordinator import timers
 from tenuto.coordinator.batch import Batch
 from tenuto.coordinator.commands import StartRequest
 from tenuto.coordinator.mailbox import new_message
+from tenuto.coordinator.reports import ReportWaiting
 from tenuto.coordinator.setting import Focus
-from tenuto.coordinator.waiting import ReportWaiting
 from tenuto.machine.codec import decode_event
 from tenuto.machine.events import LeaseExpired
 from tenuto.machine.fold import fold

@@ -20,6 +20,8 @@ from tenuto.model.errors import Conflict
 from tenuto.model.ids import RunId
 from tenuto.ports.reads import RunFilter
 
+pytestmark = pytest.mark.usefixtures("remembered")
+
 FAMILY = """
 name: family
 nodes:

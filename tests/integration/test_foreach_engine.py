@@ -10,6 +10,8 @@ from tests.support.driver import engine_with
 
 from tenuto.coordinator import timers
 
+pytestmark = pytest.mark.usefixtures("remembered")
+
 
 @pytest.fixture(autouse=True)
 def no_polling(monkeypatch: pytest.MonkeyPatch) -> None:

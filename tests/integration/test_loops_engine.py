@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.support.driver import engine_with
 
+pytestmark = pytest.mark.usefixtures("remembered")
+
 
 @pytest.mark.parametrize("passes", [5, 100, 101, 250])
 def test_L5_T7_what_is_kept_does_not_depend_on_how_many_passes_one_decision_took(

@@ -130,6 +130,7 @@ nodes:
 """
 
 
+@pytest.mark.alone("measures how long a stop takes")
 def test_a_stop_does_not_wait_for_children_that_have_yet_to_begin(tmp_path: Path) -> None:
     with engine_with(path=tmp_path / "tenuto.db") as driver:
         run_id = driver.begin(ITEMS_OF_SETS)

@@ -49,6 +49,8 @@ if __name__ == "__main__":
 WITHIN_S = 2.0
 """What is promised."""
 
+pytestmark = pytest.mark.alone("2 s are promised")
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

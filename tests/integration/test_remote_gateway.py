@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.support.backing.ports import free_port
 from tests.support.gateway import MemoryGateway
 from tests.support.gateways import IDLE, a_worker, beat, report
 from tests.support.streams import a_server
@@ -43,13 +44,6 @@ async def turn_until(holds: Callable[[], object]) -> None:
         await asyncio.sleep(0.005)
 
 
-def a_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def reports_of(leases: Sequence[Lease]) -> list[Any]:
     return [report(lease) for lease in leases]
 
@@ -59,7 +53,7 @@ def reports_of(leases: Sequence[Lease]) -> list[Any]:
 
 async def test_the_first_server_that_answers_is_taken() -> None:
     """G15: a dead address among several costs no stall."""
-    async with a_server() as served, a_client(a_free_port(), a_free_port(), served.port) as gateway:
+    async with a_server() as served, a_client(free_port(), free_port(), served.port) as gateway:
         await gateway.register(a_worker())
 
         assert gateway.server is not None
@@ -71,8 +65,8 @@ async def test_a_name_may_have_several_addresses_and_a_silent_one_is_passed_over
 ) -> None:
     """G15: one that takes the connection and never says anything."""
     monkeypatch.setattr(connection, "CONNECT_S", 0.3)
-    silent = socket.create_server(("127.0.0.2", 0))
-    port = silent.getsockname()[1]
+    port = free_port()
+    silent = socket.create_server(("127.0.0.2", port))
     loop = asyncio.get_running_loop()
 
     async def getaddrinfo(host: str, port: int, **_: Any) -> Any:
@@ -112,7 +106,7 @@ def test_a_server_may_be_an_address_of_ipv6() -> None:
 
 
 async def test_nobody_there_is_unavailable_with_a_reason_once_the_patience_is_over() -> None:
-    async with a_client(a_free_port(), answer_us=200_000) as gateway:
+    async with a_client(free_port(), answer_us=200_000) as gateway:
         with pytest.raises(Unavailable, match="nobody listens there"):
             await gateway.register(a_worker())
 
@@ -194,7 +188,10 @@ async def test_a_token_that_expires_is_replaced_and_work_goes_on_under_its_lease
 
 async def test_an_outage_is_one_line_and_its_end_another(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "tenuto.rpc")
-    async with a_server() as served, a_client(served.port, wait_us=20_000) as gateway:
+    async with (
+        a_server(port=free_port()) as served,
+        a_client(served.port, wait_us=20_000) as gateway,
+    ):
         await gateway.register(a_worker())
         caplog.clear()
         await served.kill()
@@ -218,7 +215,7 @@ async def test_an_outage_is_said_again_now_and_then(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(client_module, "_REPEAT_S", 0.2)
-    async with a_client(a_free_port()) as gateway:
+    async with a_client(free_port()) as gateway:
         gateway._worker = a_worker()
         gateway._wanted.set()
         await turn_until(lambda: caplog.text.count("server_unreachable") == 2)
@@ -346,7 +343,7 @@ async def test_a_drained_worker_moves_with_all_that_it_holds() -> None:
 
 async def test_load_evens_out_when_a_server_is_added() -> None:
     """G5."""
-    port = a_free_port()
+    port = free_port()
     async with a_server(stream_age_us=200_000, check_us=50_000) as first:
         clients = []
         async with asyncio.TaskGroup() as group:
@@ -369,7 +366,7 @@ async def test_load_evens_out_when_a_server_is_added() -> None:
 
 async def test_workers_that_lose_a_server_all_come_back() -> None:
     """G6. Catalogue L12."""
-    async with a_server() as first, asyncio.TaskGroup() as group:
+    async with a_server(port=free_port()) as first, asyncio.TaskGroup() as group:
         stop = asyncio.Event()
         clients = []
         for number in range(60):
@@ -386,6 +383,7 @@ async def test_workers_that_lose_a_server_all_come_back() -> None:
             stop.set()
 
 
+@pytest.mark.alone("pings thirty times as quick as in earnest")
 async def test_an_idle_connection_with_many_pings_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """G2, in fast mode: both sides' own ratio of pings, thirty times as quick."""
 
@@ -451,7 +449,7 @@ async def test_what_waits_when_the_connection_is_closed_is_told() -> None:
         with pytest.raises(Unavailable, match="the connection of this worker is closed"):
             await gateway.register(a_worker())
 
-    async with asyncio.TaskGroup() as group, a_client(a_free_port()) as gateway:
+    async with asyncio.TaskGroup() as group, a_client(free_port()) as gateway:
         group.create_task(register(gateway))
         await asyncio.sleep(0)
 
@@ -475,8 +473,9 @@ async def test_a_dead_address_is_not_waited_for(monkeypatch: pytest.MonkeyPatch)
         assert await connection.first_open([]) == (None, "")
 
 
+@pytest.mark.alone("2 s are promised")
 async def test_a_server_that_starts_later_is_found_soon_however_long_it_took() -> None:
-    port = a_free_port()
+    port = free_port()
     async with a_client(port, answer_us=60_000_000) as gateway, asyncio.TaskGroup() as group:
         registering = group.create_task(gateway.register(a_worker()))
         await asyncio.sleep(4)  # pauses have grown to their longest

@@ -12,6 +12,8 @@ from tenuto.coordinator import timers
 from tenuto.model.errors import Conflict, InvalidInput, NotFound
 from tenuto.model.ids import RunId
 
+pytestmark = pytest.mark.usefixtures("remembered")
+
 
 @pytest.fixture(autouse=True)
 def no_polling(monkeypatch: pytest.MonkeyPatch) -> None:

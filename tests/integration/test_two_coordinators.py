@@ -25,7 +25,8 @@ from tests.support.crowded import (
     until,
 )
 
-from tenuto.model.errors import Conflict, Unavailable
+from tenuto.coordinator.commands import Message
+from tenuto.model.errors import Conflict, InvalidInput, NotFound, Unavailable
 from tenuto.model.ids import Place, RunId
 from tenuto.model.payload import PayloadKey, PayloadKind
 from tenuto.ports.reads import RunFilter
@@ -256,6 +257,41 @@ async def test_who_waits_at_one_coordinator_learns_what_another_has_decided(shar
 
         last = len(await here.reads.history(run_id))
         assert seen == list(range(seen[0], last + 1))
+
+
+async def test_who_waits_for_a_run_that_he_has_just_started_asks_the_store_nothing(
+    shared: Shared,
+) -> None:
+    """And is told of its end all the same, where another coordinator has decided that."""
+    journal = failing(random.Random(1), 0)
+    async with Crowd(shared, dice=random.Random(4)) as crowd:
+        here, there = await crowd.join(), await crowd.join()
+        run_id = await crowd.begin(MEETING, input={"key": "k"}, core=here.core)
+        reads = here.engine.reads
+        waiting = asyncio.create_task(here.core.commands.wait(run_id, fresh=True))
+        await asyncio.sleep(0)
+        assert here.engine.reads == reads
+        crowd.hire(journal, ["work"])
+        await there.core.commands.send_event("go", "k", "1")
+
+        async with asyncio.timeout(20):
+            assert (await waiting).state == "success"
+        assert (await here.core.commands.wait(run_id, fresh=True)).state == "success"
+        with pytest.raises(NotFound):
+            await here.core.commands.wait(RunId("no-run"), fresh=True)
+
+
+async def test_many_events_are_stored_each_id_once_or_none(shared: Shared) -> None:
+    async with Crowd(shared, dice=random.Random(4)) as crowd:
+        commands = (await crowd.join()).core.commands
+        sent = [Message("go", f"k{n}", str(n), event_id=f"e{n % 3}") for n in range(4)]
+
+        assert sorted(await commands.send_events(sent)) == [False, True, True, True]
+        assert await commands.send_events([]) == []
+        for wrong in (Message("", "k", "1"), Message("go", "k" * 1_000, "1")):
+            with pytest.raises(InvalidInput):
+                await commands.send_events([Message("go", "new", "1", event_id="new"), wrong])
+        assert await commands.send_events([Message("go", "new", "1", event_id="new")]) == [True]
 
 
 async def test_idle_coordinators_ask_little(shared: Shared) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple, Self
 
+from tests.support.backing.ports import free_port
 from tests.support.command import ALONE, APP, APPROVAL, COMMAND, GREET, HANG_S
 from tests.support.rest import ECHO, PAUSE, Server, serving
 
@@ -157,7 +158,7 @@ class Doors:
     @cached_property
     def other(self) -> int:
         """The port of a server of another product."""
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _Other)
+        server = ThreadingHTTPServer(("127.0.0.1", free_port()), _Other)
         thread = Thread(target=server.serve_forever)
         thread.start()
         self._open.callback(thread.join)

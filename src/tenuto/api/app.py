@@ -11,7 +11,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from tenuto.api import models, nested
+from tenuto.api import messages, models, nested
 from tenuto.api.backend import Backend
 from tenuto.api.bodies import first_problem
 from tenuto.api.door import Door
@@ -45,7 +45,8 @@ _BODIES = (
     nested.ReplayBody,
     nested.SkipBody,
     nested.HeartbeatBody,
-    models.EventBody,
+    messages.EventBody,
+    messages.EventsBody,
     models.Problem,
 )
 

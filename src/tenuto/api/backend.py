@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from tenuto.coordinator.commands import Started, StartRequest
+from tenuto.coordinator.commands import Message, Started, StartRequest
 from tenuto.coordinator.outlook import Outlook
 from tenuto.dsl.compile import Loaded
 from tenuto.model.graph import Graph
@@ -74,7 +74,9 @@ class Verbs(Protocol):
         keep_us: int | None = None,
     ) -> bool: ...
 
-    async def wait(self, run_id: RunId, /) -> RunRow: ...
+    async def send_events(self, messages: Sequence[Message], /) -> Sequence[bool]: ...
+
+    async def wait(self, run_id: RunId, /, *, fresh: bool = False) -> RunRow: ...
 
     def changes(self, wanted: Callable[[], bool], /) -> AsyncIterator[Sequence[RunId]]: ...
 

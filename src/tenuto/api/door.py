@@ -6,11 +6,10 @@ escape is answered here, with an id that the log has too. Nothing is parsed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from time import monotonic
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -22,6 +21,15 @@ from tenuto.runtime.logging import get_logger
 
 UNLIMITED = frozenset({"/healthz", "/readyz"})
 """Whoever watches a server must not be the one that is turned away."""
+
+_EVERYWHERE = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+"""Headers of every answer that does not say something else."""
+_FRESH = (b"cache-control", b"no-store")
+"""And of documents."""
 
 _log = get_logger("rest")
 
@@ -52,9 +60,14 @@ class Door:
             return  # no lifespan, no web sockets
         outgoing = _Outgoing(send, scope["path"].startswith("/v1"), self._date)
         try:
-            self._check(scope)
+            # Of a name that comes twice the first counts.
+            headers = {
+                name.decode("latin-1"): value.decode("latin-1")
+                for name, value in reversed(scope["headers"])
+            }
+            self._check(scope, headers)
             body = _Body(receive, self._limits.body)
-            body.check_length(Headers(scope=scope).get("content-length"))
+            body.check_length(headers.get("content-length"))
             await self._app(scope, body.receive, outgoing.send)
         except ClientDisconnect:
             return
@@ -65,9 +78,8 @@ class Door:
                 return  # the connection is closed by the server: the client sees that it is incomplete
             await known.response()(scope, receive, outgoing.send)
 
-    def _check(self, scope: Scope) -> None:
+    def _check(self, scope: Scope, headers: Mapping[str, str]) -> None:
         check_text(scope["path"], scope["query_string"])
-        headers = Headers(scope=scope)
         server = scope.get("server")
         if not self._guarded:
             check_host(headers.get("host"), server[1] if server else None)
@@ -140,15 +152,15 @@ class _Outgoing:
         """Pass a message on."""
         if message["type"] == "http.response.start":
             self.begun = True
-            headers = MutableHeaders(scope=message)
-            headers["Date"] = self._date.text()
-            headers.setdefault("X-Content-Type-Options", "nosniff")
-            headers.setdefault(
-                "Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"
-            )
-            headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
-            if self._is_api:
-                headers.setdefault("Cache-Control", "no-store")
+            # As bytes: an object around them would cost more than all checks of a request.
+            headers = message["headers"] = [
+                each for each in message["headers"] if each[0] != b"date"
+            ]
+            known = {name for name, _ in headers}
+            headers.append((b"date", self._date.text()))
+            headers += [each for each in _EVERYWHERE if each[0] not in known]
+            if self._is_api and _FRESH[0] not in known:
+                headers.append(_FRESH)
         await self._send(message)
 
 
@@ -156,12 +168,12 @@ class _Date:
     """The header of RFC 9110, written once a second."""
 
     def __init__(self) -> None:
-        self._text = ""
+        self._text = b""
         self._until = 0.0
 
-    def text(self) -> str:
+    def text(self) -> bytes:
         """Now, or less than a second ago."""
         now = monotonic()
         if now >= self._until:
-            self._text, self._until = formatdate(usegmt=True), now + 1
+            self._text, self._until = formatdate(usegmt=True).encode(), now + 1
         return self._text

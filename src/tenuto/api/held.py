@@ -25,6 +25,11 @@ class Held:
     def __len__(self) -> int:
         return len(self._scopes)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether another one may begin."""
+        return not self.stopping and len(self._scopes) < self._limit
+
     def check(self) -> None:
         """Raises Problem (unavailable): there are too many already, or the server stops."""
         if self.stopping:

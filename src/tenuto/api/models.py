@@ -132,6 +132,12 @@ class RunReport(Run):
     timeline: list[Step]
 
 
+class StartedReport(RunReport):
+    """Everything about a run whose end was waited for, and whether it was there already."""
+
+    deduplicated: bool = Field(description="the key had its run already, and this is it")
+
+
 class Event(Document):
     """One event of a history."""
 
@@ -351,12 +357,6 @@ class Awaited(Document):
     waits: int
 
 
-class Stored(Document):
-    """Whether an event was new."""
-
-    stored: bool = Field(description="false: an event with this id was sent before")
-
-
 class Health(Document):
     """How the server is."""
 
@@ -572,17 +572,3 @@ class CancelBody(Body):
 
 class NothingBody(Body):
     """An empty object, or no body."""
-
-
-class EventBody(Body):
-    """An event for whoever waits for it."""
-
-    event: str = Field(min_length=1, max_length=512, examples=["order.approved"])
-    key: str = Field(max_length=512, examples=["A-1"])
-    payload: Json = Field(default=None, description="any JSON value; the output of the wait")
-    event_id: str | None = Field(
-        default=None, min_length=1, max_length=512, description="a second one with it is dropped"
-    )
-    keep: str | None = Field(
-        default=None, max_length=40, description="how long it waits for a wait", examples=["1h"]
-    )

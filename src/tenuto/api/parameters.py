@@ -72,6 +72,14 @@ NodeQuery = Annotated[str | None, Query(description="only of this node, or of a 
 Timeout = Annotated[
     float, Query(ge=0, le=60, description="seconds, at most 60; the run itself goes on")
 ]
+Wait = Annotated[
+    float,
+    Query(
+        ge=0,
+        le=60,
+        description="wait so long for the run's end, in seconds, at most 60; the run itself goes on",
+    ),
+]
 TaskStates = Annotated[
     list[TaskStateName], Query(description="only tasks in this state; several times for several")
 ]

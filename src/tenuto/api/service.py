@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from types import UnionType
 from typing import Any
 
 import orjson
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from starlette.routing import Match
+from starlette.types import Scope
 
 from tenuto.api.backend import Backend
 from tenuto.api.changes import Changes
@@ -17,7 +20,8 @@ from tenuto.api.limits import Limits
 from tenuto.api.problems import KINDS, MEDIA_TYPE, SHOWN_MAX, Problem, meant
 from tenuto.api.shapes import Document as Model
 from tenuto.model.ids import RunId
-from tenuto.views.answers import Answers
+from tenuto.ports.store import RunRow
+from tenuto.views.answers import Answers, is_small
 from tenuto.views.documents import Document
 
 JSON = "application/json"
@@ -50,11 +54,7 @@ class Service:
         headers: Mapping[str, str] | None = None,
     ) -> Response:
         """The document of a reading verb, encoded where it was made."""
-
-        async def encoded(answers: Answers) -> bytes:
-            return encode(await verb(answers))
-
-        content = await self.backend.read(encoded)
+        content = await self.backend.read(lambda answers: _encoded(verb(answers)))
         return Response(content, status_code=status, media_type=JSON, headers=dict(headers or {}))
 
     async def show(
@@ -68,22 +68,31 @@ class Service:
         content = encode(await self.backend.glance(verb))
         return Response(content, status_code=status, media_type=JSON, headers=dict(headers or {}))
 
-    async def final_report(self, run_id: RunId) -> Response:
+    async def final_report(self, row: RunRow) -> bytes:
         """The report of a run that is final: read once for all who waited for its end, since it changes no more."""
-        shared = self._reports.get(run_id)
+        shared = self._reports.get(row.run_id)
         if shared is None:
-            shared = self._reports[run_id] = _Shared()
+            shared = self._reports[row.run_id] = _Shared()
             try:
-                answer = await self.answer(lambda answers: answers.get_run(run_id))
-                shared.content = bytes(answer.body)
+                shared.content = await self._report(row)
             finally:
-                del self._reports[run_id]
+                del self._reports[row.run_id]
                 shared.made.set()
         else:
             await shared.made.wait()
         if shared.content is None:  # whoever read it was cancelled, or failed
-            return await self.answer(lambda answers: answers.get_run(run_id))
-        return Response(shared.content, media_type=JSON)
+            return await self._report(row)
+        return shared.content
+
+    async def report(self, run_id: RunId) -> bytes:
+        """The report of a run as it stands."""
+        return await self.backend.read(lambda answers: _encoded(answers.get_run(run_id)))
+
+    async def _report(self, row: RunRow) -> bytes:
+        """What is small is read and made right here: crossing threads would cost more."""
+        whole = await self.backend.glance(lambda answers: answers.begin_run(row))
+        ask = self.backend.glance if is_small(whole) else self.backend.read
+        return await ask(lambda answers: _encoded(answers.finish_run(whole)))
 
     async def find_run(self, text: str) -> RunId:
         """The run that a path names."""
@@ -98,6 +107,10 @@ class _Shared:
         self.content: bytes | None = None
 
 
+async def _encoded(document: Awaitable[Document]) -> bytes:
+    return encode(await document)
+
+
 def encode(document: object) -> bytes:
     """As JSON text."""
     return orjson.dumps(document)
@@ -105,6 +118,12 @@ def encode(document: object) -> bytes:
 
 class StrictRoute(APIRoute):
     """Refuses parameters that the route does not know: a misspelt filter would answer with everything."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """As the framework, which takes longer to find out that it is another route."""
+        if not scope["path"].startswith(self.path.partition("{")[0]):
+            return Match.NONE, {}
+        return super().matches(scope)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Wrap the handler."""
@@ -136,7 +155,7 @@ class StrictRoute(APIRoute):
 
 
 def responses(
-    model: type[Model] | None,
+    model: type[Model] | UnionType | None,
     *codes: str,
     about: str = "",
     created: str = "",
@@ -173,5 +192,6 @@ def body_of(model: type[Model | Any], *, required: bool = True, **more: Any) -> 
     return {"requestBody": {"required": required, "content": content}}
 
 
-def _first_line(model: type[Model] | None) -> str:
-    return ((model.__doc__ or "") if model else "").partition("\n")[0] or "Done"
+def _first_line(model: type[Model] | UnionType | None) -> str:
+    text = model.__doc__ if isinstance(model, type) else None
+    return (text or "").partition("\n")[0] or "Done"

@@ -14,7 +14,6 @@ from tenuto.dsl.given import default_input
 from tenuto.dsl.inputs import apply_vars, check_input
 from tenuto.model.errors import InvalidInput
 from tenuto.model.stored import decode_graph
-from tenuto.ports.store import DefinitionRow
 from tenuto.runtime.results import canonical
 
 DOORS_MAX = 256
@@ -68,8 +67,8 @@ class Starter:
         *,
         size: int,
     ) -> Sequence[Started]:
-        row = await self._backend.glance(lambda answers: answers.find_version(name, version))
-        door, environment = self._door(row), self._backend.environment
+        row = await self._backend.glance(lambda answers: answers.locate_version(name, version))
+        door, environment = await self._door(row.hash), self._backend.environment
         inputs = [value for value, _ in runs]
         if size <= SMALL:
             texts, constants = prepare(door, inputs, given or {}, environment)
@@ -92,14 +91,18 @@ class Starter:
             ]
         )
 
-    def _door(self, row: DefinitionRow) -> _Door:
-        door = self._doors.get(row.hash)
+    async def _door(self, content_hash: str) -> _Door:
+        """What a name means may change at any time, elsewhere too; what a version says never does."""
+        door = self._doors.get(content_hash)
         if door is None:
+            row = await self._backend.glance(
+                lambda answers: answers.reads.get_definition(content_hash)
+            )
             definition = decode_graph(row.graph).definition
-            door = self._doors[row.hash] = _Door(definition.input_schema, definition.vars)
+            door = self._doors[content_hash] = _Door(definition.input_schema, definition.vars)
             while len(self._doors) > DOORS_MAX:
                 self._doors.popitem(last=False)
-        self._doors.move_to_end(row.hash)
+        self._doors.move_to_end(content_hash)
         return door
 
 

@@ -63,6 +63,7 @@ _WORDS = {
     "leases_left_to_recovery": "attempts under way are left to the next engine",
     "loop_failed": "a part of the server failed inside, which is a bug; it tries again",
     "news_lost": "nothing is heard of other servers, which costs up to a second",
+    "news_failed": "what was heard of other servers could not be used; it is tried again",
     "partitions_delayed": "partitions are made later",
     "partitions_made": "partitions were made",
     "partitions_not_made": "partitions cannot be made",

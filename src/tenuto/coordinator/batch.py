@@ -244,6 +244,19 @@ class Batch:
             or self._tell_children is not None
         )
 
+    def touched(self) -> Iterable[Place] | None:
+        """The tasks that it may change; None: also such as only the store knows."""
+        if (
+            self.tells_many
+            or self._hold
+            or self._reopen
+            or self._release_at is not None
+            or self._shift is not None
+            or self._copy is not None
+        ):
+            return None
+        return self.tasks.keys() | self._cancelled.keys()
+
     @property
     def posted(self) -> tuple[MessageId, ...]:
         """The messages that it puts into the mailbox."""

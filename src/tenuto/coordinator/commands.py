@@ -6,8 +6,9 @@ verbs raise Unavailable when the store cannot be used; every verb may be repeate
 
 from __future__ import annotations
 
+from asyncio import TaskGroup
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 
@@ -21,11 +22,12 @@ from tenuto.coordinator.asking import (
     RetryWaiting,
     StartWaiting,
 )
+from tenuto.coordinator.batch import Batch
 from tenuto.coordinator.coordinator import Coordinator
-from tenuto.coordinator.mailbox import KEEP_US, Mailbox
+from tenuto.coordinator.mailbox import KEEP_US, Mailbox, new_message
 from tenuto.coordinator.outlook import Outlook, outlook_of
 from tenuto.coordinator.telling import VARS
-from tenuto.coordinator.waiting import Again, Call, Waiting, text_of
+from tenuto.coordinator.waiting import Again, Beginning, Call, Waiting, text_of
 from tenuto.dsl.inputs import apply_vars, check_input
 from tenuto.dsl.storable import check_alias
 from tenuto.machine.events import (
@@ -44,12 +46,13 @@ from tenuto.model.graph import Graph
 from tenuto.model.ids import Place, RunId, item_place, parts_of, with_epoch
 from tenuto.model.names import node_meant
 from tenuto.model.payload import PAYLOAD_MAX
-from tenuto.model.states import FINAL_RUN_STATES, TaskState
+from tenuto.model.states import FINAL_RUN_STATES, RunState, TaskState
 from tenuto.model.stored import content_hash, encode_graph
 from tenuto.ports.store import (
     DEFAULT_NAMESPACE,
     DefinitionRow,
     EventRow,
+    Loaded,
     LoadRequest,
     NoteRow,
     RunRow,
@@ -76,10 +79,48 @@ class StartRequest:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """`created` False: the key existed, and this is the run that has it."""
+    """`created` False: the key existed, and this is the run that has it.
+
+    `row`: the run as the commit of its start left it; None where only the store can tell.
+    """
 
     run_id: RunId
     created: bool
+    row: RunRow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """An event to send. `payload`: canonical JSON; `keep_us`: how long it waits for a wait, by default seven days."""
+
+    event: str
+    key: str
+    payload: str
+    event_id: str | None = None
+    keep_us: int | None = None
+
+
+class _StartTold(StartWaiting):
+    """Remembers what its commit writes of the run."""
+
+    __slots__ = ("_batch", "_row")
+
+    def beginning(self, loaded: Loaded, at: int) -> Beginning:
+        begun = super().beginning(loaded, at)
+        self._row = begun.row(self.run_id)
+        return begun
+
+    def decided(self, batch: Batch, rejected: Rejection | None) -> None:
+        self._batch = batch
+
+    def started(self, answer: RunId) -> Started:
+        """`answer`: what the commit has answered."""
+        if answer != self.run_id:
+            return Started(answer, created=False)
+        state = self._batch.snapshot.state
+        # What ends has more to its row than the start knows of.
+        is_plain = state in (RunState.PENDING, RunState.RUNNING)
+        return Started(answer, True, replace(self._row, state=state) if is_plain else None)
 
 
 class Commands:
@@ -164,13 +205,10 @@ class Commands:
                 namespace=request.namespace,
                 priority=request.priority,
             )
-            facts.append(StartWaiting(run_id, start, call, slot))
+            facts.append(_StartTold(run_id, start, call, slot))
         whole.submit(facts)
         await call.done
-        return [
-            Started(run_id=answer, created=answer == fact.run_id)
-            for fact, answer in zip(facts, call.answers, strict=True)
-        ]
+        return [fact.started(answer) for fact, answer in zip(facts, call.answers, strict=True)]
 
     async def cancel(self, run_id: RunId, reason: str = "") -> None:
         """Cancel a run. Raises NotFound, Conflict (final already, or closing)."""
@@ -325,20 +363,59 @@ class Commands:
             keep_us=KEEP_US if keep_us is None else keep_us,
         )
 
-    async def wait(self, run_id: RunId) -> RunRow:
-        """Return the run once it is final. Raises NotFound."""
-        [row] = await self.wait_all((run_id,))
+    async def send_events(
+        self, messages: Sequence[Message], *, namespace: str = DEFAULT_NAMESPACE
+    ) -> Sequence[bool]:
+        """Put messages into the mailbox, all that this answers for; which of them are new, in order.
+
+        Raises InvalidInput, and then none was stored; Unavailable, and then some may be: repeat it.
+        """
+        for message in messages:
+            new_message(
+                self._coordinator.setting.ids,
+                message.event,
+                message.key,
+                message.payload,
+                event_id=message.event_id,
+                namespace=namespace,
+            )
+        try:
+            async with TaskGroup() as group:
+                sent = [
+                    group.create_task(
+                        self.send_event(
+                            message.event,
+                            message.key,
+                            message.payload,
+                            event_id=message.event_id,
+                            keep_us=message.keep_us,
+                            namespace=namespace,
+                        )
+                    )
+                    for message in messages
+                ]
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        return [each.result() for each in sent]
+
+    async def wait(self, run_id: RunId, *, fresh: bool = False) -> RunRow:
+        """Return the run once it is final. Raises NotFound.
+
+        `fresh`: it was started here just now, so nothing is read for it. If it ended elsewhere meanwhile, that is told
+        within a second.
+        """
+        [row] = await self.wait_all((run_id,), fresh=fresh)
         return row
 
-    async def wait_all(self, run_ids: Sequence[RunId]) -> list[RunRow]:
+    async def wait_all(self, run_ids: Sequence[RunId], *, fresh: bool = False) -> list[RunRow]:
         """Return the runs once all are final, in order; what is final already is read together. Raises NotFound."""
         watchers, whole = self._coordinator.watchers, self._coordinator
         ends = [(run_id, watchers.expect_end(run_id)) for run_id in run_ids]
         try:
             # What is remembered may have ended elsewhere.
-            sole, remembers = whole.setting.sole, whole.remembers
-            unsure = tuple(run_id for run_id in run_ids if not (sole and remembers(run_id)))
-            stored = (await self._coordinator.store.load(LoadRequest(runs=unsure))).runs
+            sure, remembers = whole.setting.sole or fresh, whole.remembers
+            unsure = tuple(run_id for run_id in run_ids if not (sure and remembers(run_id)))
+            stored = (await whole.store.load(LoadRequest(runs=unsure))).runs if unsure else {}
             for run_id in unsure:
                 if run_id not in stored:
                     raise NotFound("run", run_id)

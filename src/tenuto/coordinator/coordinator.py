@@ -3,7 +3,7 @@
 Theory of operation. Facts wait in the inbox of a lane (runs are spread over lanes by their id, so one run is always
 decided by one lane). A cycle takes all that wait, up to a bound, and
 
-1. loads what the facts name: lease rows always, runs unless our own last commit wrote what is remembered;
+1. loads what the facts name, unless our own last commit wrote what is remembered: runs, and leases that it granted;
 2. decides, run by run, each run's facts one after another in memory (`batch`); what an expression lacks is loaded for
    all runs at once, and those runs go on;
 3. commits all changes in one call of the store, and only then answers, hands out leases, wakes and tells.
@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tenuto.coordinator.aftermath import Aftermath
 from tenuto.coordinator.batch import Batch
-from tenuto.coordinator.cache import Remembered, RunCache
+from tenuto.coordinator.cache import Granted, Remembered, RunCache
 from tenuto.coordinator.dispatching import DatabaseDispatch
 from tenuto.coordinator.graphs import Graphs
 from tenuto.coordinator.handout import HandOut
@@ -85,7 +85,6 @@ DOUBTS_MAX = 2
 """How often a fact that cannot be decided is read anew where others decide too, before it is taken for a bug."""
 LOSSES_MAX = 50
 """After so many the caller is told to come again; a claim that can never hold must not spin."""
-
 
 _log = get_logger("coordinator")
 _NOTHING = Loaded(now=0)
@@ -257,10 +256,13 @@ class _Lane:
 
     async def _load(self, works: Sequence[Work]) -> Loaded:
         wanted = Wanted()
+        now = self._whole.setting.clock.now()
         for work in works:
-            if work.remembered is None and not isinstance(work.facts[0], Starting):
+            run = work.remembered
+            if run is None and not isinstance(work.facts[0], Starting):
                 wanted.runs[work.run_id] = None
             for fact in work.facts:
+                fact.recall({} if run is None else run.leased, now)
                 fact.want(wanted)
         return await self._store.load(wanted.request()) if wanted else _NOTHING
 
@@ -475,10 +477,9 @@ class _Lane:
                 continue
             won.append(work)
             whole.sharing.expect(work.batch.posted)
-            if work.eager:
-                whole.handout.deliver(work, committed)
+            granted = whole.handout.deliver(work, committed)
             whole.aftermath.changed(work)
-            self._keep(work)
+            self._keep(work, granted)
             for fact, answer in work.answers:
                 fact.call.answer(fact.slot, answer)
         if committed.told:
@@ -523,15 +524,15 @@ class _Lane:
             return
         self.inbox.extendleft(reversed(work.facts))
 
-    def _keep(self, work: Work) -> None:
+    def _keep(self, work: Work, granted: Granted = ()) -> None:
         run = work.remembered
         assert run is not None
         if work.batch.snapshot.state in FINAL_RUN_STATES or not work.batch.snapshot.seq:
             return
         if run.row.quarantine is not None:
             return  # whoever lifts it may be another process: only the store knows
-        run.snapshot = work.batch.snapshot
-        run.size += work.batch.grown
+        batch = work.batch
+        run.advance(batch.snapshot, batch.grown, batch.touched(), granted)
         self.cache.keep(work.run_id, run)
 
     @staticmethod

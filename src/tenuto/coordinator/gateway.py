@@ -15,10 +15,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from tenuto.coordinator.coordinator import Coordinator
+from tenuto.coordinator.handout import lease_of
 from tenuto.coordinator.recovery import LostWaiting
+from tenuto.coordinator.reports import ReportWaiting
+from tenuto.coordinator.rounds import Rounds, woken
 from tenuto.coordinator.seats import Seat, Seats
 from tenuto.coordinator.setting import Setting
-from tenuto.coordinator.waiting import LINGERS, Call, ReportWaiting
+from tenuto.coordinator.waiting import LINGERS, Call
 from tenuto.model.errors import Unavailable
 from tenuto.model.ids import LeaseId, WorkerId
 from tenuto.ports.dispatch import Want
@@ -35,8 +38,6 @@ from tenuto.ports.gateway import (
 )
 from tenuto.ports.news import Topic
 from tenuto.ports.store import Granted, GrantRequest, Store
-from tenuto.runtime.backoff import Backoff
-from tenuto.runtime.service import pause
 
 GRANTS_MAX = 200
 """Tasks leased in one transaction for one request."""
@@ -68,8 +69,7 @@ class Gateway:
         self._setting = setting
         self._dispatch = coordinator.dispatch
         self._news = setting.news
-        self._account = setting.health.loop(self.name)
-        self._backoff = Backoff(setting.dice.draw)
+        self._rounds = Rounds(self.name, setting, failed=self._refuse)
         self._on_due = on_due
         self._doubts: dict[LeaseId, WorkerId] = {}
         self._wanting = False
@@ -171,30 +171,14 @@ class Gateway:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Fill parked requests from the ready rows, and give back what nobody took."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._wake_at(stopping))
-            wake = self._seats.wake
+        wake = self._seats.wake
+        async with woken(stopping, wake):
             while not stopping.is_set():
                 await wake.wait()
                 wake.clear()
-                self._account.begin()
-                try:
-                    await self._serve()
-                    self._backoff.reset()
-                    self._account.end()
-                except Exception as error:
-                    if self._setting.ends_by(error):
-                        raise
-                    self._account.fail(error)
-                    self._refuse(_unavailable(error))
-                    wake.set()
-                    await pause(stopping, self._backoff.next_us())
+                await self._rounds.go(self._serve, stopping)
             with suppress(Unavailable):  # what cannot be given back is found abandoned
                 await self._give_back()
-
-    async def _wake_at(self, stopping: asyncio.Event) -> None:
-        await stopping.wait()
-        self._seats.wake.set()
 
     async def _serve(self) -> None:
         await self._give_back()
@@ -231,23 +215,11 @@ class Gateway:
         self._seats.deliver(seat)
 
     def _lease_of(self, granted: Granted) -> Lease:
-        task, row = granted.task, granted.lease
-        attempt_us = None if row.attempt_until is None else row.attempt_until - row.leased_at
+        row = granted.lease
         for moment in (row.lease_until, row.attempt_until, row.heartbeat_until):
             if moment is not None:
                 self._on_due(moment)
-        return Lease(
-            run_id=granted.run_id,
-            place=task.place,
-            lease_id=row.lease_id,
-            name=task.name,
-            queue=task.queue,
-            attempt=task.attempt,
-            input=granted.input,
-            lease_us=row.lease_until - row.leased_at,
-            attempt_us=attempt_us,
-            heartbeat_us=task.heartbeat_us,
-        )
+        return lease_of(granted.run_id, granted.task, row, granted.input)
 
     def _queues_of(self, info: WorkerInfo) -> tuple[str, ...]:
         queues = info.queues
@@ -301,15 +273,10 @@ class Gateway:
             given = {beat.lease_id for beat in beats}
             unclaimed[:] = [each for each in unclaimed if each[1].lease_id not in given]
 
-    def _refuse(self, error: Unavailable) -> None:
+    def _refuse(self, error: Exception) -> None:
         """Requests that could not be served come again by themselves."""
+        if not isinstance(error, Unavailable):
+            error = Unavailable(f"nothing can be handed out: {error}")
         for seat in self._seats.hungry():
             self._seats.refuse(seat, error)
-
-
-def _unavailable(error: Exception) -> Unavailable:
-    return (
-        error
-        if isinstance(error, Unavailable)
-        else Unavailable(f"nothing can be handed out: {error}")
-    )
+        self._seats.wake.set()

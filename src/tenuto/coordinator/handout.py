@@ -11,9 +11,10 @@ from tenuto.coordinator.seats import Seat, Seats
 from tenuto.coordinator.setting import Setting
 from tenuto.coordinator.work import Work
 from tenuto.machine.snapshot import Task
+from tenuto.model.ids import RunId
 from tenuto.model.payload import PayloadKey, PayloadKind
 from tenuto.ports.gateway import Lease
-from tenuto.ports.store import Committed, EagerGrant
+from tenuto.ports.store import Committed, EagerGrant, LeaseRow, new_lease
 
 
 class HandOut:
@@ -59,34 +60,20 @@ class HandOut:
                 if seat.reserved >= seat.free:
                     open_seats.remove(seat)
 
-    def deliver(self, work: Work, committed: Committed) -> int:
-        """Hand over the leases that stand; a refused one has its ready row."""
-        granted = 0
+    def deliver(self, work: Work, committed: Committed) -> list[tuple[Task, LeaseRow]]:
+        """Hand over the leases that stand, and say which; a refused one has its ready row."""
+        granted, lease_us = [], self._setting.lease_us
         for task, lease_id, seat in work.eager:
             if (work.run_id, task.place) not in committed.granted:
                 seat.reserved -= 1
                 continue
-            granted += 1
+            row = new_lease(task, lease_id, seat.info.id, now=committed.now, lease_us=lease_us)
             text = work.batch.texts[PayloadKey(task.place, PayloadKind.INPUT)]
-            attempt_us = _attempt_us(task, committed.now)
-            lease_us = self._setting.lease_us
-            seat.leases.append(
-                Lease(
-                    run_id=work.run_id,
-                    place=task.place,
-                    lease_id=lease_id,
-                    name=task.name,
-                    queue=task.queue,
-                    attempt=task.attempt,
-                    input=text,
-                    lease_us=lease_us if attempt_us is None else min(lease_us, attempt_us),
-                    attempt_us=attempt_us,
-                    heartbeat_us=task.heartbeat_us,
-                )
-            )
-            self._on_due(committed.now + seat.leases[-1].lease_us)
-            if task.heartbeat_us is not None:
-                self._on_due(committed.now + task.heartbeat_us)
+            seat.leases.append(lease_of(work.run_id, task, row, text))
+            for moment in (row.lease_until, row.heartbeat_until):
+                if moment is not None:
+                    self._on_due(moment)
+            granted.append((task, row))
         return granted
 
     def withdraw(self, work: Work) -> None:
@@ -103,9 +90,17 @@ class HandOut:
         self.withdraw(work)
 
 
-def _attempt_us(task: Task, now: int) -> int | None:
-    """How long an attempt that begins now may run (F7)."""
-    left = None if task.total_until is None else task.total_until - now
-    if task.timeout_us is None or left is None:
-        return task.timeout_us if left is None else left
-    return min(task.timeout_us, left)
+def lease_of(run_id: RunId, task: Task, row: LeaseRow, text: str) -> Lease:
+    """A granted task as its worker is told. `text`: its input."""
+    return Lease(
+        run_id=run_id,
+        place=task.place,
+        lease_id=row.lease_id,
+        name=task.name,
+        queue=task.queue,
+        attempt=task.attempt,
+        input=text,
+        lease_us=row.lease_until - row.leased_at,
+        attempt_us=None if row.attempt_until is None else row.attempt_until - row.leased_at,
+        heartbeat_us=task.heartbeat_us,
+    )

@@ -16,14 +16,13 @@ from tenuto.coordinator.coordinator import Coordinator
 from tenuto.coordinator.matching import Matching
 from tenuto.coordinator.notices import fact_of
 from tenuto.coordinator.recovery import Recovery
+from tenuto.coordinator.rounds import Rounds, woken
 from tenuto.coordinator.setting import Setting
 from tenuto.coordinator.waiting import Call, DrainWaiting, MatchWaiting, TimerWaiting, Waiting
 from tenuto.machine.events import Rejection, TimerKind
 from tenuto.machine.snapshot import Timer
 from tenuto.model.ids import RunId
 from tenuto.ports.store import Due, DueTask, Match, NoticeKind, NoticeRow, Store
-from tenuto.runtime.backoff import Backoff
-from tenuto.runtime.service import pause
 
 DUE_MAX = 500
 """Of each kind at a time; as much as one cycle of a lane decides."""
@@ -54,10 +53,8 @@ class Timers:
         self._clock = setting.clock
         self._sole = setting.sole
         self._poll_us = POLL_US if setting.sole else POLL_SHARED_US
-        self._account = setting.health.loop(self.name, every_us=self._poll_us)
-        self._backoff = Backoff(setting.dice.draw)
+        self._rounds = Rounds(self.name, setting, failed=self._failed, every_us=self._poll_us)
         self._runs = setting.focus.runs
-        self._ends_by = setting.ends_by
         self._matching = Matching()
         self._starting: Call | None = None
         self._wake = asyncio.Event()
@@ -72,27 +69,13 @@ class Timers:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Work until told to stop."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._wake_at(stopping))
+        async with woken(stopping, self._wake):
             while not stopping.is_set():
-                self._account.begin()
-                try:
-                    again = await self._pass()
-                except Exception as error:
-                    if self._ends_by(error):
-                        raise
-                    self._account.fail(error)
-                    self._next_at = 0
-                    await pause(stopping, self._backoff.next_us())
-                    continue
-                self._backoff.reset()
-                self._account.end()
-                if not again:
+                if await self._rounds.go(self._pass, stopping) is False:
                     await self._sleep(stopping)
 
-    async def _wake_at(self, stopping: asyncio.Event) -> None:
-        await stopping.wait()
-        self._wake.set()
+    def _failed(self, _: Exception) -> None:
+        self._next_at = 0
 
     async def _pass(self) -> bool:
         """Submit what is due and learn when to come again. True: there may be more at once."""

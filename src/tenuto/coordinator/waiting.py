@@ -7,16 +7,13 @@ names the event or answers at once. The answer is given after the commit, so tha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tenuto.coordinator.batch import Batch
 from tenuto.coordinator.seats import Seat
-from tenuto.machine.codec import error_text
 from tenuto.machine.events import (
-    AttemptFailed,
-    AttemptSucceeded,
     DeadlinePassed,
     Drained,
     Event,
@@ -26,14 +23,15 @@ from tenuto.machine.events import (
     TimerFired,
     TimerKind,
 )
-from tenuto.machine.snapshot import OpenedWait, Timer
-from tenuto.model.failures import Failure, FailureKind
-from tenuto.model.ids import Place, RunId, WorkerId, parts_of
+from tenuto.machine.snapshot import OpenedWait, Task, Timer
+from tenuto.model.ids import Place, RunId, parts_of
 from tenuto.model.payload import PayloadKey, Text
 from tenuto.model.states import RunState, TaskState
 from tenuto.ports.clock import Dice
-from tenuto.ports.gateway import Report, Success, Verdict
-from tenuto.ports.store import DueTask, Loaded, LoadRequest, Match, NewRun, RunRow
+from tenuto.ports.store import DueTask, LeaseRow, Loaded, LoadRequest, Match, NewRun, RunRow
+
+Leased = Mapping[Place, tuple[Task, LeaseRow]]
+"""Tasks of a run with their leases."""
 
 
 class Call:
@@ -210,6 +208,9 @@ class Waiting:
         self.lost_at = -1
         self.alone = False
 
+    def recall(self, leased: Leased, now: int) -> None:
+        """Find in what is remembered of the run what need not be loaded. Called before `want`, in each cycle."""
+
     def want(self, wanted: Wanted) -> None:
         """Name the rows to load."""
 
@@ -294,76 +295,6 @@ class AboutTask(Waiting):
         found = loaded.tasks.get((self.run_id, self.place))
         if found is not None:
             batch.tasks[self.place] = found[0]
-
-
-class ReportWaiting(AboutTask):
-    """A worker's report. `worker`: who says so; None: whoever holds the lease."""
-
-    __slots__ = ("report", "worker")
-
-    def __init__(
-        self, report: Report, call: Call, slot: int, worker: WorkerId | None = None
-    ) -> None:
-        super().__init__(report.run_id, call, slot)
-        self.report = report
-        self.worker = worker
-        self.place = report.place
-
-    def event(self, batch: Batch, loaded: Loaded, moment: Moment) -> Event | Settled | Wanted:
-        report = self.report
-        found = loaded.tasks.get((self.run_id, self.place))
-        if found is None:
-            return Settled(Verdict.STALE)
-        task, lease = found
-        if lease is None or lease.lease_id != report.lease_id:
-            same = task.ended_lease == report.lease_id
-            return Settled(Verdict.OK if same else Verdict.STALE)
-        if task.attempt != report.attempt or self.worker not in {None, lease.worker}:
-            return Settled(Verdict.STALE)
-        if lease.lease_until <= loaded.now and not moment.workers.is_alive(lease.worker):
-            return Settled(Verdict.STALE)
-        at = max(moment.now, batch.snapshot.at)
-        result = report.result
-        if isinstance(result, Success):
-            return AttemptSucceeded(
-                at=at,
-                place=self.place,
-                attempt=report.attempt,
-                lease_id=report.lease_id,
-                output=text_of(result.output),
-                worker=lease.worker,
-                leased_at=lease.leased_at,
-            )
-        if task.state is TaskState.CANCELLED:
-            return Settled(Verdict.CANCELLED)
-        failure = Failure(result.code, result.message, FailureKind.TASK, result.details)
-        node = batch.graph.definition.nodes[task.node].id if task.node >= 0 else ""
-        return AttemptFailed(
-            at=at,
-            place=self.place,
-            attempt=report.attempt,
-            lease_id=report.lease_id,
-            code=result.code,
-            error=error_text(failure, node),
-            draw=moment.dice.draw(),
-            retryable=result.retryable,
-            retry_after_us=result.retry_after_us,
-            classes=result.classes,
-            worker=lease.worker,
-            leased_at=lease.leased_at,
-        )
-
-    def answer_to(self, rejected: Rejection | None) -> object:
-        if rejected is None or rejected is Rejection.DUPLICATE:
-            return Verdict.OK
-        return Verdict.CANCELLED if rejected is Rejection.RUN_FINAL else Verdict.STALE
-
-    def absent(self) -> object:
-        return Verdict.STALE
-
-    def poisoned(self, error: BaseException) -> object:
-        # The worker can do nothing about it: it drops the work, and the lease is ended by recovery.
-        return Verdict.STALE
 
 
 LINGERS = "lingers"

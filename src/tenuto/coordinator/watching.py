@@ -11,13 +11,12 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 
+from tenuto.coordinator.rounds import Rounds, woken
 from tenuto.coordinator.setting import Setting
 from tenuto.coordinator.watch import Watchers
 from tenuto.model.ids import RunId
 from tenuto.ports.reads import Reads, RunFilter
 from tenuto.ports.store import Progress, RunRow, Store
-from tenuto.runtime.backoff import Backoff
-from tenuto.runtime.service import pause
 
 WATCH_US = 1_000_000
 RUNS_MAX = 1_000
@@ -43,11 +42,9 @@ class Watching:
         self._watchers = watchers
         self._sole = setting.sole
         self._clock = setting.clock
-        self._account = setting.health.loop(self.name)
-        self._backoff = Backoff(setting.dice.draw)
+        self._rounds = Rounds(self.name, setting, failed=self._failed)
         self._listed: Mapping[RunId, RunRow] = {}
         self._noted = 0
-        self._ends_by = setting.ends_by
 
     def hear(self) -> None:
         """Others have ended runs."""
@@ -56,29 +53,14 @@ class Watching:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Work until told to stop."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._wake_at(stopping))
+        async with woken(stopping, self._watchers.gap, self._watchers.awaited):
             while not stopping.is_set():
                 await self._rest()
-                if stopping.is_set():
-                    return
-                self._account.begin()
-                try:
-                    await self._look()
-                except Exception as error:
-                    if self._ends_by(error):
-                        raise
-                    self._account.fail(error)
-                    self._watchers.gap.set()
-                    await pause(stopping, self._backoff.next_us())
-                else:
-                    self._backoff.reset()
-                    self._account.end()
+                if not stopping.is_set():
+                    await self._rounds.go(self._look, stopping)
 
-    async def _wake_at(self, stopping: asyncio.Event) -> None:
-        await stopping.wait()
+    def _failed(self, _: Exception) -> None:
         self._watchers.gap.set()
-        self._watchers.awaited.set()
 
     async def _rest(self) -> None:
         """Until there may be something to read."""

@@ -168,11 +168,32 @@ class RunDetail:
     """Places with a ready row."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunWhole:
+    """A run with what a report of it needs beside.
+
+    Attributes:
+        detail: as `get_run` reads it, without the rows of items.
+        events: a page of its history.
+        texts: the newest text of each key that was asked for; None where there is none.
+    """
+
+    detail: RunDetail
+    events: Sequence[EventRow]
+    texts: Mapping[PayloadKey, str | None]
+
+
 class Reads(Protocol):
     """`get` raises NotFound, `find` may answer None, `list` is a page, newest first."""
 
     async def get_run(self, run_id: RunId, *, items: bool = True) -> RunDetail:
         """`items` False: without the rows of items and pages, of which there may be a hundred thousand."""
+        ...
+
+    async def get_whole(
+        self, run_id: RunId, keys: Sequence[PayloadKey], *, after: int = 0, limit: int = 10_000
+    ) -> RunWhole:
+        """In one reading: the run, its events with seq > after, in order, and the texts of these keys."""
         ...
 
     async def get_runs(self, run_ids: Sequence[RunId]) -> Sequence[RunRow]:
@@ -225,6 +246,12 @@ class Reads(Protocol):
         self, namespace: str, name: str, reference: str | None = None
     ) -> DefinitionRow | None:
         """What `name@reference` means: a number is a version, other text an alias, None the newest version."""
+        ...
+
+    async def find_version_row(
+        self, namespace: str, name: str, reference: str | None = None
+    ) -> VersionRow | None:
+        """As `find_version`, without text and graph, which may be large and never change; nor its aliases."""
         ...
 
     async def list_aliases(self, namespace: str, name: str) -> Sequence[AliasRow]:

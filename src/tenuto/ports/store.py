@@ -41,6 +41,24 @@ class LeaseRow:
     heartbeat_until: int | None
 
 
+def new_lease(
+    task: Task, lease_id: LeaseId, worker: WorkerId, *, now: int, lease_us: int
+) -> LeaseRow:
+    """Lease a task from `now`: no lease reaches beyond its attempt's end (F7)."""
+    ends = [until for until in (task.total_until,) if until is not None]
+    if task.timeout_us is not None:
+        ends.append(now + task.timeout_us)
+    attempt_until = min(ends, default=None)
+    return LeaseRow(
+        lease_id=lease_id,
+        worker=worker,
+        leased_at=now,
+        lease_until=min([now + lease_us, *ends]),
+        attempt_until=attempt_until,
+        heartbeat_until=None if task.heartbeat_us is None else now + task.heartbeat_us,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
     """A run as its user sees it. `definition` is the content hash of the pinned version.

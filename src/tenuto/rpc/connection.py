@@ -15,6 +15,7 @@ from tenuto.model.errors import Unavailable
 from tenuto.ports.clock import Dice
 from tenuto.proto.worker.v1 import worker_pb2 as pb
 from tenuto.proto.worker.v1 import worker_pb2_grpc as stubs
+from tenuto.rpc.outbox import Outbox
 from tenuto.rpc.states import Breach, Side, Stream, Word
 from tenuto.rpc.wire import CLIENT_OPTIONS, Tls
 
@@ -159,8 +160,7 @@ class Connection:
         self.stream = Stream(Side.WORKER)
         self.heard_at = 0.0
         self._loop = asyncio.get_running_loop()
-        self._outbox: deque[pb.FromWorker] = deque()
-        self._news = asyncio.Event()
+        self._outbox: Outbox[pb.FromWorker] = Outbox(self._write)
         self._heard = asyncio.Event()
         self._broken: str | None = None
         self._channel = _channel(address, tls)
@@ -187,19 +187,17 @@ class Connection:
         return message.welcome
 
     def say(self, word: Word, call: int, body: object) -> None:
-        """Say something, soon."""
+        """Say something, after what was said before."""
         self.stream.say(word, call)
-        self._outbox.append(pb.FromWorker(call=call, **{word.value: body}))  # type: ignore[arg-type]
-        self._news.set()
+        self._outbox.put(pb.FromWorker(call=call, **{word.value: body}))  # type: ignore[arg-type]
 
     async def write(self) -> None:
         """Write what is said, until cancelled or broken; whoever hears learns of that."""
         try:
             while True:
-                while self._outbox:
-                    await self._write(self._outbox.popleft())
-                self._news.clear()
-                await self._news.wait()
+                await self._outbox.until_news()
+                while not self._outbox.idle:
+                    await self._outbox.write()
         except Lost as lost:
             self.break_off(str(lost))
 
@@ -253,6 +251,7 @@ class Connection:
     async def close(self) -> None:
         """Give the connection back."""
         self.stream.end()
+        self._outbox.close()
         self._call.cancel()
         await self._channel.close()
 

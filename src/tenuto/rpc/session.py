@@ -1,6 +1,6 @@
 """One worker's stream on the server: messages in, calls of the gateway, answers out. No sockets to open, no threads.
 
-What it says it puts into a box that gRPC's handler empties (`run`). It reads no more while the box is full, or while
+What it says it puts into an outbox that gRPC's handler empties (`run`). It reads no more while that is full, or while
 what it has read and not answered is large: a worker that does not listen is not listened to, and its own sending comes
 to a stop. What takes nothing for long is cut. Leases that could not be written any more are given back.
 """
@@ -8,7 +8,6 @@ to a stop. What takes nothing for long is cut. Leases that could not be written 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ParamSpec, Protocol
@@ -35,6 +34,7 @@ from tenuto.rpc.mapping import (
     verdicts_to,
     worker_of,
 )
+from tenuto.rpc.outbox import Outbox
 from tenuto.rpc.states import CALLS_MAX, Breach, Side, State, Stream, Word
 from tenuto.rpc.wire import LEASE_WAIT_US, MESSAGE_MAX, PROTOCOL, REPORTS_MAX
 from tenuto.runtime.logging import get_logger
@@ -141,10 +141,10 @@ class Session:
         self._holding = _Holding(server.lease_us / 1_000_000)
         self._leases: dict[int, asyncio.Task[None]] = {}
         self._turns = {word: asyncio.Lock() for word in _ONE_AT_A_TIME}
-        self._box: deque[pb.FromServer] = deque()
+        self._context: Context
+        self._outbox: Outbox[pb.FromServer] = Outbox(self._write)
         self._unanswered: dict[int, int] = {}
         self._room_again = asyncio.Event()
-        self._news = asyncio.Event()
         self._others = asyncio.Event()
         self._over = False
         self._ending: Ending | None = None
@@ -153,40 +153,42 @@ class Session:
 
     async def run(self, context: Context) -> Ending | None:
         """Read and write until it is over; says how it ends. Never raises: see `rpc.server`."""
+        self._context = context
         reader = self._server.spawn(self._read, context)
         try:
             while reader is not None:
-                while self._box:
+                while not self._outbox.idle:
                     async with asyncio.timeout(TAKES_NOTHING_S):
-                        # Off the box first: of what is cut while it is written nobody knows whether it arrived, so it
-                        # is not given back here, but when the worker registers without it, or when its lease is over.
-                        await context.write(self._box.popleft())
+                        await self._outbox.write()
                     self._room_again.set()
                 if self._over:
                     break
-                self._news.clear()
-                await self._news.wait()
+                await self._outbox.until_news()
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the client is gone, however gRPC says it
             log.debug(
                 "stream_broken", worker=self.worker, reason=str(error) or type(error).__name__
             )
         finally:
             self.end(None)
-            unsaid = [lease_of(task) for message in self._box for task in _tasks_in(message)]
-            self._box.clear()
-            self._give_back(unsaid)
+            # Of what is cut while it is written nobody knows whether it arrived, so it is not given back here, but when
+            # the worker registers without it, or when its lease is over.
+            unsaid = self._outbox.close()
+            self._give_back([lease_of(task) for message in unsaid for task in _tasks_in(message)])
             if reader is not None:
                 reader.cancel()
         return self._ending
 
+    async def _write(self, message: pb.FromServer) -> None:
+        await self._context.write(message)
+
     def end(self, ending: Ending | None) -> None:
-        """End the stream once what is in the box is written. No more is granted from here on."""
+        """End the stream once what is in the outbox is written. No more is granted from here on."""
         if not self._over:
             self._over, self._ending = True, ending
             self._stop_leasing()
             self._others.set()
             self._room_again.set()
-            self._news.set()
+            self._outbox.wake()
 
     @property
     def registered(self) -> bool:
@@ -222,6 +224,8 @@ class Session:
                     self.end(None)
                     return
                 self._hear(message)
+                # What was asked goes first: asking gRPC for more costs as much as most answers.
+                await asyncio.sleep(0)
                 while not self._over and self._is_full:
                     self._room_again.clear()
                     await self._room_again.wait()
@@ -243,7 +247,7 @@ class Session:
 
     @property
     def _is_full(self) -> bool:
-        return len(self._box) >= BOX_MAX or sum(self._unanswered.values()) >= UNANSWERED_MAX
+        return len(self._outbox) >= BOX_MAX or sum(self._unanswered.values()) >= UNANSWERED_MAX
 
     def _hear(self, message: pb.FromWorker) -> None:
         field = message.WhichOneof("message")
@@ -459,9 +463,8 @@ class Session:
         if word is not Word.PART:
             self._unanswered.pop(call, None)
             self._room_again.set()
-        self._box.append(pb.FromServer(call=call, **{word.value: body}))  # type: ignore[arg-type]
+        self._outbox.put(pb.FromServer(call=call, **{word.value: body}))  # type: ignore[arg-type]
         self._others.set()
-        self._news.set()
 
     def _give_back(self, leases: Iterable[Lease]) -> None:
         """Leases that the worker never saw."""

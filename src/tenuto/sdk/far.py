@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenuto.model.errors import InvalidInput, NotFound, TenutoError, Unavailable
-from tenuto.model.states import RunState
+from tenuto.model.states import FINAL_RUN_STATES, RunState
 from tenuto.runtime.results import canonical
 from tenuto.sdk import workflows
 from tenuto.sdk.failures import RunFailed
@@ -188,6 +188,41 @@ class Far:
             name = workflow
             stored = _stored(await self.link.ask(lambda remote: remote.get_workflow(name)))
         return await self._start_stored(stored, inputs, given, priority)
+
+    async def run(
+        self,
+        workflow: Source | str,
+        input: object,
+        key: str | None,
+        given: Mapping[str, object],
+        priority: int,
+        timeout: float | None,
+    ) -> dict[str, Any]:
+        """Start a run and wait: its report at its end, or after `timeout`. The server checks the input."""
+        name, version = workflow if isinstance(workflow, str) else "", None
+        if isinstance(workflow, Source):
+            stored = await self.deploy(workflow)
+            name, version = stored.name, stored.version
+        clock = asyncio.get_running_loop().time
+        until = None if timeout is None else clock() + timeout
+        report = await self.link.ask(
+            lambda remote: remote.run(
+                name,
+                input,
+                version=version,
+                key=key,
+                vars=given,
+                priority=priority,
+                timeout_s=timeout,
+            )
+        )
+        if report["state"] in FINAL_RUN_STATES or (until is not None and clock() >= until):
+            return report
+        try:  # a quarantined run goes on once it is resumed
+            async with asyncio.timeout_at(until):
+                return await self.link.ask(partial(_ended, run_id=report["run_id"]))
+        except TimeoutError:
+            return await self.link.ask(partial(Remote.get_run, text=report["run_id"]))
 
     async def _start_stored(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import httpx2
 
@@ -20,6 +21,7 @@ from tenuto.sdk.exchange import CONNECT_S, Document, Exchange
 from tenuto.sdk.wire import (
     Calm,
     drawn,
+    members,
     read_events,
     reason_of,
     run_segment,
@@ -31,6 +33,18 @@ WAIT_S = 25.0
 """Longest single request of a wait: below what anything between client and server bears."""
 SILENCE_S = 60.0
 """A stream that says nothing for so long is opened anew; a server sends signs of life more often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """One event of several, with what `Remote.send_event` takes."""
+
+    event: str
+    key: str
+    payload: object = None
+    _: KW_ONLY
+    event_id: str | None = None
+    keep: str | None = None
 
 
 class Remote(Exchange):
@@ -150,19 +164,47 @@ class Remote(Exchange):
         Raises:
             Refused: a value that JSON cannot hold.
         """
-        fields = {"workflow": json.dumps(workflow)}
-        if version is not None:
-            fields["version"] = str(version)
-        if input is not None:
-            fields["input"] = canonical(input, name="input")
-        if vars:
-            fields["vars"] = canonical(dict(vars), name="vars")
-        if key is not None:
-            fields["key"] = json.dumps(check_word(key, "key"))
-        if priority:  # left out, so that a server of before takes it
-            fields["priority"] = str(priority)
+        fields = _start_fields(workflow, input, version, key, vars, priority)
         headers = {} if key is not None else {"Idempotency-Key": drawn("once")}
         return await self._call("POST", "/runs", fields=fields, headers=headers, again=True)
+
+    async def run(
+        self,
+        workflow: str,
+        input: object = None,
+        *,
+        version: int | None = None,
+        key: str | None = None,
+        vars: Mapping[str, object] | None = None,
+        priority: int = 0,
+        timeout_s: float | None = None,
+    ) -> Document:
+        """Start a run and wait for its end, in one request where it is short; how it stands then, or after `timeout_s`:
+        look at `state`. As safe to repeat as `start_run`, and so are its errors; the rest is as `wait_run` says it.
+        """
+        fields = _start_fields(workflow, input, version, key, vars, priority)
+        headers = {} if key is not None else {"Idempotency-Key": drawn("once")}
+        clock = asyncio.get_running_loop().time
+        until = None if timeout_s is None else clock() + timeout_s
+        held = WAIT_S if timeout_s is None else min(WAIT_S, max(0.0, timeout_s))
+        found = await self._call(
+            "POST",
+            "/runs",
+            params={"wait": f"{held:g}"},
+            fields=fields,
+            headers=headers,
+            again=True,
+            patience_s=self._patience_s,
+            read_s=held + self._timeout_s,
+        )
+        # Of the run alone is told who waits for nothing, or who asks a server that can read nothing just now.
+        is_whole = "output" in found
+        if is_whole and (found["state"] in FINAL_RUN_STATES or found["quarantine"]):
+            return found
+        left = None if until is None else max(0.0, until - clock())
+        is_over = is_whole and left == 0
+        report = found if is_over else await self.wait_run(found["run_id"], left)
+        return {**report, "deduplicated": found["deduplicated"]}
 
     async def start_runs(
         self,
@@ -476,14 +518,26 @@ class Remote(Exchange):
         Raises:
             Refused: a payload that JSON cannot hold.
         """
-        given = {"event": event, "key": key, "event_id": event_id or drawn("once")}
-        fields = {name: json.dumps(text) for name, text in given.items()}
-        fields["payload"] = canonical(payload, name="payload")
-        if keep is not None:
-            fields["keep"] = json.dumps(keep)
+        fields = _event_fields(Sending(event, key, payload, event_id=event_id, keep=keep))
         answer = await self._call("POST", "/events", fields=fields, again=True)
         # Sent twice by us because an answer was lost, it was stored all the same.
         return bool(answer.get("stored")) or event_id is None
+
+    async def send_events(self, events: Sequence[Sending]) -> list[bool]:
+        """Put events into the mailbox, at most 500; for each, in order, as `send_event` says it. None is stored where
+        one is wrong. As safe to repeat as `send_event`.
+
+        Raises:
+            Refused: a payload that JSON cannot hold.
+        """
+        bodies = ",".join("{" + members(_event_fields(each)) + "}" for each in events)
+        answer = await self._call(
+            "POST", "/events/batch", fields={"events": f"[{bodies}]"}, again=True
+        )
+        return [
+            bool(item["stored"]) or event.event_id is None
+            for event, item in zip(events, answer["items"], strict=True)
+        ]
 
     async def heartbeat(self, event: str, key: str) -> int:
         """Show a sign of life to those who wait for an event; how many they are."""
@@ -494,6 +548,39 @@ class Remote(Exchange):
     async def health(self) -> Document:
         """`{"status", "version", "database", "pid", "url"}`, a server that is going down, too."""
         return await self._hello()
+
+
+def _start_fields(
+    workflow: str,
+    input: object,
+    version: int | None,
+    key: str | None,
+    vars: Mapping[str, object] | None,
+    priority: int,
+) -> dict[str, str]:
+    """Of the body of a start, as JSON texts."""
+    fields = {"workflow": json.dumps(workflow)}
+    if version is not None:
+        fields["version"] = str(version)
+    if input is not None:
+        fields["input"] = canonical(input, name="input")
+    if vars:
+        fields["vars"] = canonical(dict(vars), name="vars")
+    if key is not None:
+        fields["key"] = json.dumps(check_word(key, "key"))
+    if priority:  # left out, so that a server of before takes it
+        fields["priority"] = str(priority)
+    return fields
+
+
+def _event_fields(event: Sending) -> dict[str, str]:
+    """Of the body of an event, as JSON texts; it carries an id in any case, so that it may be sent again."""
+    given = {"event": event.event, "key": event.key, "event_id": event.event_id or drawn("once")}
+    fields = {name: json.dumps(text) for name, text in given.items()}
+    fields["payload"] = canonical(event.payload, name="payload")
+    if event.keep is not None:
+        fields["keep"] = json.dumps(event.keep)
+    return fields
 
 
 def _alias_path(name: str, alias: str) -> str:

@@ -113,6 +113,30 @@ class TenutoVerbs:
             me.astart(workflow, input, key=key, vars=vars, priority=priority), "start"
         )
 
+    def run(
+        self,
+        workflow: str | Path | Workflow,
+        input: object = None,
+        *,
+        key: str | None = None,
+        vars: Mapping[str, object] | None = None,
+        priority: int = 0,
+        timeout: float | None = None,
+    ) -> Any:
+        """Start a run and wait for its end; its output. Over a server that is one request where the run is short.
+
+        Args:
+            workflow, input, key, vars, priority: as of `start`.
+            timeout: seconds, None for ever; the run itself goes on.
+
+        Raises:
+            RunFailed, TimeoutError: as `Run.result`; all others as `start`.
+        """
+        me = cast("Tenuto", self)
+        return me.link.wait(
+            me.arun(workflow, input, key=key, vars=vars, priority=priority, timeout=timeout), "run"
+        )
+
     def start_many(
         self,
         workflow: str | Path | Workflow,

@@ -19,6 +19,7 @@ from tenuto.model.ids import RunId
 from tenuto.sdk import workflows
 from tenuto.sdk.builder.functions import registries
 from tenuto.sdk.builder.workflow import Workflow
+from tenuto.sdk.doors import answers_of, far_of, far_outcome, id_of, version_row
 from tenuto.sdk.link import Link
 from tenuto.sdk.nested import PAGE, Plan, all_pages
 from tenuto.sdk.outcomes import outcomes
@@ -32,8 +33,7 @@ from tenuto.worker.registry import Registry
 
 if TYPE_CHECKING:
     from tenuto.app.embedded import Engine
-    from tenuto.ports.store import DefinitionRow
-    from tenuto.sdk.far import Far, FarLink
+    from tenuto.sdk.far import FarLink
     from tenuto.sdk.remote import Remote
     from tenuto.views.answers import Answers
 
@@ -86,7 +86,7 @@ class Tenuto(TenutoVerbs):
             raise InvalidInput("slots, threads and processes must be whole numbers of at least 1")
         if not isinstance(url, str | Path | None):
             raise InvalidInput(f"{url!r:.60} is no place for runs; give a path, or a URL, as text")
-        self.far = _far(url)
+        self.far = far_of(url)
         self.has_default_database = own = url is None or self.far is not None
         settings = load() if url is None else Settings()
         self.database: Database = database_of(settings) if own else read_database(str(url))
@@ -228,7 +228,7 @@ class Tenuto(TenutoVerbs):
             return await self.far.set_alias(name, alias, number)
 
         async def ask(engine: Engine) -> int | None:
-            row = await _version(engine, name, str(number))
+            row = await version_row(engine, name, str(number))
             return await engine.commands.set_alias(row.name, alias, number)
 
         return await self.near.ask(ask)
@@ -239,7 +239,7 @@ class Tenuto(TenutoVerbs):
             return await self.far.drop_alias(name, alias)
 
         async def ask(engine: Engine) -> int:
-            found: Mapping[str, Any] = await _answers(engine).get_alias(name, alias)
+            found: Mapping[str, Any] = await answers_of(engine).get_alias(name, alias)
             await engine.commands.drop_alias(found["name"], alias)
             return int(found["version"])
 
@@ -259,7 +259,7 @@ class Tenuto(TenutoVerbs):
             return
 
         async def ask(engine: Engine) -> None:
-            row = await _version(engine, name, str(number))
+            row = await version_row(engine, name, str(number))
             await engine.commands.delete_version(row.name, number)
 
         await self.near.ask(ask)
@@ -290,6 +290,31 @@ class Tenuto(TenutoVerbs):
         """
         [run] = await self._start(workflow, [(input, key)], vars or {}, priority)
         return run
+
+    async def arun(
+        self,
+        workflow: str | Path | Workflow,
+        input: object = None,
+        *,
+        key: str | None = None,
+        vars: Mapping[str, object] | None = None,
+        priority: int = 0,
+        timeout: float | None = None,
+    ) -> Any:
+        """Start a run and wait for its end; its output. Over a server that is one request where the run is short.
+
+        Args:
+            workflow, input, key, vars, priority: as of `start`.
+            timeout: seconds, None for ever; the run itself goes on.
+
+        Raises:
+            RunFailed, TimeoutError: as `Run.result`; all others as `start`.
+        """
+        workflows.check_timeout(timeout)
+        if self.far is not None:
+            return await far_outcome(self.far, workflow, input, key, vars or {}, priority, timeout)
+        run = await self.astart(workflow, input, key=key, vars=vars, priority=priority)
+        return await run.aresult(timeout)
 
     async def astart_many(
         self,
@@ -433,7 +458,7 @@ class Tenuto(TenutoVerbs):
         workflows.check_timeout(timeout)
         if isinstance(runs, Run) or not isinstance(runs, Iterable):
             raise InvalidInput(f"{runs!r:.60} is no list; give a list of runs", path="runs")
-        ids = [_id_of(run) for run in runs]
+        ids = [id_of(run) for run in runs]
         try:
             async with asyncio.timeout(timeout):
                 if self.far is not None:
@@ -555,7 +580,7 @@ class Tenuto(TenutoVerbs):
     async def _find(self, name: str) -> Deployed:
         from tenuto.model.stored import decode_graph
 
-        row = await self.near.ask(lambda engine: _version(engine, name))
+        row = await self.near.ask(lambda engine: version_row(engine, name))
         known = self._deployed.get((row.name, row.version))
         if known is None:
             known = workflows.workflow_of(
@@ -570,31 +595,4 @@ class Tenuto(TenutoVerbs):
         """Run a reading verb that an engine and a server have alike."""
         if self.far is not None:
             return await self.far.link.ask(verb)
-        return await self.near.ask(lambda engine: verb(_answers(engine)))
-
-
-async def _version(engine: Engine, name: str, reference: str | None = None) -> DefinitionRow:
-    from tenuto.views.versions import find_version
-
-    return await find_version(engine.reads, NAMESPACE, name, reference, unknown=_UNKNOWN)
-
-
-def _answers(engine: Engine) -> Answers:
-    from tenuto.views.answers import Answers
-
-    return Answers(reads=engine.reads, now=engine.now)
-
-
-def _id_of(run: object) -> RunId:
-    if not isinstance(run, Run):
-        raise InvalidInput(f"{run!r:.60} is no Run; get it with get_run(id)", path="runs")
-    return run.id
-
-
-def _far(url: str | Path | None) -> Far | None:
-    """The client of a server, where `url` is the address of one."""
-    if not isinstance(url, str) or not url.lower().startswith(("http:", "https:")):
-        return None
-    from tenuto.sdk.far import Far
-
-    return Far(url)
+        return await self.near.ask(lambda engine: verb(answers_of(engine)))

@@ -11,7 +11,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import httpx2
 
@@ -111,20 +111,20 @@ def segment(text: str, kind: str) -> str:
     return quote(text.encode("utf-8", "replace"), safe="")
 
 
-def query(params: Mapping[str, object] | None) -> dict[str, Any]:
-    """Without what was not given."""
+def query(params: Mapping[str, object] | None) -> str:
+    """As it stands behind a path, with its question mark; without what was not given."""
     kept = {name: value for name, value in (params or {}).items() if value not in (None, [])}
-    return {
-        name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
-        for name, value in kept.items()
-    }
+    return f"?{urlencode(kept, doseq=True, errors='replace', quote_via=quote)}" if kept else ""
+
+
+def members(fields: Mapping[str, str]) -> str:
+    """Of a JSON object, whose values are JSON texts already."""
+    return ",".join(f"{json.dumps(name)}:{text}" for name, text in fields.items())
 
 
 def body_of(fields: Mapping[str, str]) -> bytes:
     """A JSON object of members that are JSON texts already."""
-    return "{{{}}}".format(
-        ",".join(f"{json.dumps(name)}:{text}" for name, text in fields.items())
-    ).encode()
+    return f"{{{members(fields)}}}".encode()
 
 
 def object_of(answer: httpx2.Response) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from tenuto.model.errors import InvalidInput, NotFound
@@ -16,18 +16,19 @@ from tenuto.model.ids import RunId, split_task_id
 from tenuto.model.states import RunState, TaskState
 from tenuto.model.stored import decode_graph
 from tenuto.model.version import VERSION
-from tenuto.ports.reads import Reads, RunFilter, TaskFilter
+from tenuto.ports.reads import Reads, RunFilter, RunWhole, TaskFilter, VersionRow
 from tenuto.ports.store import DEFAULT_NAMESPACE, DefinitionRow, RunRow
 from tenuto.views import documents
 from tenuto.views.diff import Side, diff_document
 from tenuto.views.documents import Document, page_document
 from tenuto.views.family import shown_state
-from tenuto.views.look import find_run, look, plain
+from tenuto.views.look import find_run, look, plain, read_whole
 from tenuto.views.nodes import items_page, iterations_page, node_document
 from tenuto.views.report import NodeLine, Report, report_json
+from tenuto.views.shelf import Shelf
 from tenuto.views.timeline import node_of
 from tenuto.views.verify import check_run, checked_json
-from tenuto.views.versions import find_version, unknown_alias
+from tenuto.views.versions import find_version, locate_version, unknown_alias
 
 T = TypeVar("T")
 RUN_STATES = ("pending", "running", "paused", *list(RunState)[2:])
@@ -37,6 +38,10 @@ TASK_STATES = ("pending", "running", *list(TaskState)[1:])
 LIMIT = 50
 LIMIT_MAX = 1_000
 HISTORY_MAX = 10_000
+SMALL_MAX = 200
+"""Events and nodes of a run whose report is made sooner than another thread takes it over."""
+SMALL_TEXTS = 65_536
+"""And characters of its values."""
 _RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _VERSION = re.compile(r"[0-9]{1,10}")
 _PASSES = re.compile(r"[0-9]{1,10}(\.[0-9]{1,10})*")
@@ -50,6 +55,7 @@ class Answers:
         now: microseconds, for ages; nothing is decided by it.
         database: as commands must name it; empty for the default.
         engine: as in `views.report.Known`: the process that drives the runs, None if there is none, empty if unknown.
+        shelf: graphs that were looked at.
     """
 
     reads: Reads
@@ -57,6 +63,7 @@ class Answers:
     database: str = ""
     engine: str | None = ""
     namespace: str = DEFAULT_NAMESPACE
+    shelf: Shelf = field(default_factory=Shelf)
 
     # -- runs ------------------------------------------------------------------------------------------------------
 
@@ -135,16 +142,34 @@ class Answers:
 
     async def _look(self, text: str) -> tuple[Report, Graph]:
         async def seen(run_id: RunId) -> tuple[Report, Graph]:
-            report, _, graph = await look(
-                self.reads, run_id, now=self.now(), database=self.database, engine=self.engine
-            )
-            return report, graph
+            return await self._report(run_id)
 
         return await self.found(text, seen)
+
+    async def _report(self, run_id: RunId, whole: RunWhole | None = None) -> tuple[Report, Graph]:
+        report, _, graph = await look(
+            self.reads,
+            run_id,
+            now=self.now(),
+            database=self.database,
+            engine=self.engine,
+            shelf=self.shelf,
+            whole=whole,
+        )
+        return report, graph
 
     async def get_run(self, text: str) -> Document:
         """Everything about a run."""
         return report_json(await self.report(text))
+
+    async def begin_run(self, row: RunRow) -> RunWhole:
+        """What `finish_run` makes a report of, of a run whose row is known: one reading, and a bounded one."""
+        return await read_whole(self.reads, row.run_id, events_max=SMALL_MAX, row=row)
+
+    async def finish_run(self, whole: RunWhole) -> Document:
+        """Everything about a run, as `get_run`; reads what `begin_run` has not."""
+        report, _ = await self._report(whole.detail.run.run_id, whole)
+        return report_json(report)
 
     async def get_run_row(self, run_id: RunId) -> Document:
         """A run as lists show it."""
@@ -296,6 +321,11 @@ class Answers:
         reference = None if version is None else str(version)
         return await find_version(self.reads, self.namespace, name, reference)
 
+    async def locate_version(self, name: str, version: int | str | None = None) -> VersionRow:
+        """The same without its text and graph, in one small reading. Raises as `find_version`."""
+        reference = None if version is None else str(version)
+        return await locate_version(self.reads, self.namespace, name, reference)
+
     async def list_aliases(self, name: str) -> Document:
         """The aliases of a name, each with its version. Raises NotFound for an unknown name."""
         name = (await self.find_version(name)).name
@@ -382,6 +412,14 @@ class Answers:
             self.namespace, None if event is None else plain(event)
         )
         return page_document([documents.awaited_document(row) for row in rows], None)
+
+
+def is_small(whole: RunWhole) -> bool:
+    """Whether a report of this takes no time to speak of."""
+    last = whole.events[-1].seq if whole.events else 0
+    snapshot = whole.detail.snapshot
+    size = sum(len(text) for text in whole.texts.values() if text is not None)
+    return last >= snapshot.seq and len(snapshot.nodes) <= SMALL_MAX and size <= SMALL_TEXTS
 
 
 def _side(row: DefinitionRow) -> Side:

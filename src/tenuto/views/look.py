@@ -5,7 +5,7 @@ nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -30,19 +30,24 @@ from tenuto.model.payload import PayloadKey, PayloadKind
 from tenuto.model.states import FINAL_RUN_STATES, NodeLetter, RunState, TaskState
 from tenuto.model.stored import decode_graph
 from tenuto.model.works import own_calls
-from tenuto.ports.reads import Reads, RunDetail, RunFilter
+from tenuto.ports.reads import Reads, RunDetail, RunFilter, RunWhole
+from tenuto.ports.store import RunRow
 from tenuto.views.cures import payload_hints
 from tenuto.views.family import CHILDREN_SHOWN, Children, child_line, with_children
 from tenuto.views.report import Known, Report, make_report
+from tenuto.views.shelf import Shelf
 from tenuto.views.timeline import ITEMS_SHOWN, node_of
-from tenuto.views.values import read_value
+from tenuto.views.values import value_keys, value_of
 
 _ID_LENGTH = 36
 _PAGE = 10_000
 _LOOKED_AT = 5
 """Of so many open children it is told what they wait for."""
+_KEYS_MAX = 100
+"""Of a run's output and error that are read together with the run."""
 PARAMS = PayloadKey(RUN_PLACE, PayloadKind.PARAMS)
 ITEM = PayloadKey(RUN_PLACE, PayloadKind.ITEM)
+_BEGUN = (INPUT, VARS, PARAMS, ITEM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +116,44 @@ async def find_run(reads: Reads, text: str) -> RunId:
     raise NotFound("run", text, hint)
 
 
-async def read_graph(reads: Reads, detail: RunDetail) -> Graph:
+async def read_graph(reads: Reads, detail: RunDetail, shelf: Shelf | None = None) -> Graph:
     """The graph that a run is pinned to; of the run of a `do:` the graph in there."""
     content_hash, _, path = detail.run.definition.partition("#")
-    return inline_of(decode_graph((await reads.get_definition(content_hash)).graph), path)
+    graph = None if shelf is None else shelf.find(content_hash)
+    if graph is None:
+        graph = decode_graph((await reads.get_definition(content_hash)).graph)
+        if shelf is not None:
+            shelf.put(content_hash, graph)
+    return inline_of(graph, path)
 
 
-async def read_history(reads: Reads, run_id: RunId, known: History, graph: Graph) -> History:
-    """The history as it stands, reading only what is new since `known`."""
+async def read_whole(
+    reads: Reads,
+    run_id: RunId,
+    *,
+    after: int = 0,
+    events_max: int = _PAGE,
+    row: RunRow | None = None,
+) -> RunWhole:
+    """What a report needs, as far as one reading finds it.
+
+    `row`: the run as it was a moment ago: where its output or error is kept.
+    """
+    keys = dict.fromkeys(_BEGUN)
+    if row is not None:
+        more = (*value_keys(row.output), *value_keys(row.error))
+        keys |= dict.fromkeys(more if len(more) <= _KEYS_MAX else ())
+    return await reads.get_whole(run_id, tuple(keys), after=after, limit=events_max)
+
+
+async def read_history(reads: Reads, whole: RunWhole, known: History, graph: Graph) -> History:
+    """The history up to where the run was read, reading only what is new since `known` and not among what was read."""
     events = list(known.events)
     items = dict(known.items)
     failed: dict[int, Place] = {}
     found: dict[int, Event] = {}
+    run_id, rows = whole.detail.run.run_id, whole.events
     while True:
-        last = events[-1][0] if events else 0
-        rows = await reads.history(run_id, after=last, limit=_PAGE)
         for row in rows:
             event, outcomes = decode_event(row.kind, row.at, row.place, row.data)
             events.append((row.seq, event))
@@ -133,7 +161,11 @@ async def read_history(reads: Reads, run_id: RunId, known: History, graph: Graph
                 failed[row.seq] = Place(row.place)
             if any(isinstance(each, Message) and each.id is not None for each in outcomes):
                 found[row.seq] = event
-        if len(rows) < _PAGE:
+        last = events[-1][0] if events else 0
+        if last >= whole.detail.snapshot.seq:
+            break
+        rows = await reads.history(run_id, after=last, limit=_PAGE)
+        if not rows:
             break
     failures, codes, early = dict(known.failures), dict(known.codes), list(known.early)
     received = {seq for seq, event in events if isinstance(event, EventReceived)}
@@ -192,10 +224,8 @@ def code_of(error: object) -> str:
     return str(error.get("code") or "") if isinstance(error, dict) else ""
 
 
-async def read_errors(reads: Reads, graph: Graph, detail: RunDetail) -> Mapping[str, object]:
-    """Failure payloads of the dead nodes, and of handlers that could not undo one, by place. That of a foreach has
-    the error of the first item that failed as its cause.
-    """
+def _error_keys(graph: Graph, detail: RunDetail) -> list[PayloadKey]:
+    """Of the failures of dead nodes, and of handlers that could not undo one."""
     snapshot = detail.snapshot
     places = [
         place_in(graph, snapshot, number)
@@ -205,32 +235,31 @@ async def read_errors(reads: Reads, graph: Graph, detail: RunDetail) -> Mapping[
     places += [
         task.place for task, _ in detail.tasks if "!" in task.place and task.state is TaskState.DEAD
     ]
-    keys = [PayloadKey(place, PayloadKind.ERROR) for place in places]
-    texts = await reads.payloads(detail.run.run_id, keys) if keys else {}
-    errors = {key.place: json.loads(text) for key, text in texts.items()}
-    return {
-        place: await with_cause(reads, detail.run.run_id, place, error)
-        for place, error in errors.items()
-    }
+    return [PayloadKey(place, PayloadKind.ERROR) for place in places]
 
 
-async def read_given(
-    reads: Reads, graph: Graph, detail: RunDetail, history: History
-) -> frozenset[Place]:
-    """Where a node stands whose output was given by hand."""
+def _given_keys(graph: Graph, detail: RunDetail, history: History) -> list[PayloadKey]:
+    """Where the outputs of nodes stand that were given by hand."""
     asked = {
         event.node if isinstance(event, SkipRequested) else event.skip
         for _, event in history.events
         if isinstance(event, SkipRequested | RetryRequested)
     }
     numbers = [graph.numbers[node] for node in sorted(filter(None, asked)) if node in graph.numbers]
-    keys = [
+    return [
         PayloadKey(place_in(graph, detail.snapshot, number), PayloadKind.GIVEN)
         for number in numbers
         if detail.snapshot.nodes[number] == ord(NodeLetter.SUCCESS)
     ]
-    found = await reads.payloads(detail.run.run_id, keys) if keys else {}
-    return frozenset(key.place for key in found)
+
+
+async def _read_texts(
+    reads: Reads, whole: RunWhole, keys: Iterable[PayloadKey]
+) -> Mapping[PayloadKey, str]:
+    """The texts of these keys and of those that were read with the run, in one reading of what is lacking."""
+    lacking = [key for key in dict.fromkeys(keys) if key not in whole.texts]
+    found = await reads.payloads(whole.detail.run.run_id, lacking) if lacking else {}
+    return {key: text for key, text in whole.texts.items() if text is not None} | dict(found)
 
 
 async def with_cause(reads: Reads, run_id: RunId, place: Place, error: object) -> object:
@@ -287,7 +316,13 @@ async def read_called(reads: Reads, graph: Graph, detail: RunDetail) -> Mapping[
 
 
 async def read_children(
-    reads: Reads, graph: Graph, detail: RunDetail, *, now: int, database: str
+    reads: Reads,
+    graph: Graph,
+    detail: RunDetail,
+    *,
+    now: int,
+    database: str,
+    shelf: Shelf | None = None,
 ) -> Children:
     """The newest runs that a run has called. Those few that are open say what they wait for."""
     if next(own_calls(graph.definition), None) is None:
@@ -299,15 +334,17 @@ async def read_children(
         waits: tuple[str, str] = ("", "")
         if row.state not in FINAL_RUN_STATES and looked_at < _LOOKED_AT:
             looked_at += 1
-            waits = await _waits_of(reads, row.run_id, now=now, database=database)
+            waits = await _waits_of(reads, row.run_id, now=now, database=database, shelf=shelf)
         lines.append(child_line(row, waits_for=waits[0], command=waits[1]))
     return with_children(lines, open=detail.snapshot.children)
 
 
-async def _waits_of(reads: Reads, run_id: RunId, *, now: int, database: str) -> tuple[str, str]:
+async def _waits_of(
+    reads: Reads, run_id: RunId, *, now: int, database: str, shelf: Shelf | None
+) -> tuple[str, str]:
     """What a run waits for, and the command that ends it: of the first node that has one, else of the first."""
     detail = await reads.get_run(run_id, items=False)
-    graph = await read_graph(reads, detail)
+    graph = await read_graph(reads, detail, shelf)
     hints = payload_hints(graph.definition)
     known = Known(hints=hints, workers=await reads.list_workers(), database=database, now=now)
     waits = make_report(graph, detail, known).waits
@@ -318,7 +355,7 @@ async def _waits_of(reads: Reads, run_id: RunId, *, now: int, database: str) -> 
 # -- all of it -------------------------------------------------------------------------------------
 
 
-async def look(
+async def look(  # noqa: PLR0913 - what a caller knows already, by keyword
     reads: Reads,
     run_id: RunId,
     *,
@@ -327,6 +364,8 @@ async def look(
     history: History | None = None,
     graph: Graph | None = None,
     engine: str | None = "",
+    shelf: Shelf | None = None,
+    whole: RunWhole | None = None,
 ) -> tuple[Report, History, Graph]:
     """All there is to say about a run, and what need not be read again next time.
 
@@ -334,14 +373,23 @@ async def look(
         now: microseconds, for what is counted from the present.
         database: as commands must name it; empty for the default.
         engine: as in `report.Known`.
+        shelf: where graphs are kept.
+        whole: what `read_whole` has found already.
     """
-    detail = await reads.get_run(run_id, items=False)
-    graph = graph or await read_graph(reads, detail)
-    history = await read_history(reads, run_id, history or History(), graph)
+    whole = whole or await read_whole(reads, run_id, after=0 if history is None else history.last)
+    detail = whole.detail
+    graph = graph or await read_graph(reads, detail, shelf)
+    history = await read_history(reads, whole, history or History(), graph)
     final = detail.run.state in FINAL_RUN_STATES
-    begun = await reads.payloads(run_id, [INPUT, VARS, PARAMS, ITEM])
-    errors = await read_errors(reads, graph, detail)
-    error = await read_value(reads, run_id, detail.run.error)
+    errors_at, given_at = _error_keys(graph, detail), _given_keys(graph, detail, history)
+    values_at = (*value_keys(detail.run.output), *value_keys(detail.run.error))
+    texts = await _read_texts(reads, whole, (*errors_at, *given_at, *values_at))
+    errors: dict[str, object] = {
+        key.place: await with_cause(reads, run_id, key.place, json.loads(texts[key]))
+        for key in errors_at
+        if key in texts
+    }
+    error = value_of(detail.run.error, texts)
     known = Known(
         history=history.events,
         failures=history.failures,
@@ -351,14 +399,14 @@ async def look(
         engine=engine,
         workers=await reads.list_workers() if not final else (),
         errors=errors,
-        given=await read_given(reads, graph, detail, history),
+        given=frozenset(key.place for key in given_at if key in texts),
         called=await read_called(reads, graph, detail),
-        children=await read_children(reads, graph, detail, now=now, database=database),
-        input=json.loads(begun.get(INPUT, "null")),
-        vars=json.loads(begun.get(VARS, "{}")),
-        params=json.loads(begun.get(PARAMS, "null")),
-        item=json.loads(begun.get(ITEM, "null")),
-        output=await read_value(reads, run_id, detail.run.output),
+        children=await read_children(reads, graph, detail, now=now, database=database, shelf=shelf),
+        input=json.loads(texts.get(INPUT, "null")),
+        vars=json.loads(texts.get(VARS, "{}")),
+        params=json.loads(texts.get(PARAMS, "null")),
+        item=json.loads(texts.get(ITEM, "null")),
+        output=value_of(detail.run.output, texts),
         error=_caused(error, graph, detail, errors),
         database=database,
         now=now,

@@ -30,6 +30,16 @@ async def read_value(reads: Reads, run_id: RunId, stored: str | None) -> object:
     return value
 
 
+def value_keys(stored: str | None) -> tuple[PayloadKey, ...]:
+    """Under which the value behind `RunRow.output` or `RunRow.error` is kept."""
+    return tuple(dict.fromkeys(_keys(decode_output(stored))))
+
+
+def value_of(stored: str | None, texts: Mapping[PayloadKey, str]) -> object:
+    """The same value, of texts that were read already."""
+    return _assemble(decode_output(stored), texts)
+
+
 async def read_output(reads: Reads, run_id: RunId, place: Output) -> object:
     """The JSON value at a place; None for null, and for what is not there (any more)."""
     keys = tuple(dict.fromkeys(_keys(place)))

@@ -26,21 +26,21 @@ class Call:
     """An attempt on its way to user code and back.
 
     Attributes:
-        answer: belongs to the engine's loop; who executes waits on it.
+        over: called on the engine's loop once it has ended.
         begun: the body runs or has run; False only while a process of its own is still to come.
         ended: the body does not run, and will not.
         result: set when it ended by itself; None with `ended`: it was stopped before it had one.
     """
 
-    __slots__ = ("answer", "begun", "context", "ended", "job", "lease", "result", "task")
+    __slots__ = ("begun", "context", "ended", "job", "lease", "over", "result", "task")
 
     def __init__(
-        self, lease: Lease, task: Task, answer: asyncio.Future[Result], context: Context
+        self, lease: Lease, task: Task, context: Context, over: Callable[[Call], None]
     ) -> None:
         self.lease = lease
         self.task = task
-        self.answer = answer
         self.context = context
+        self.over = over
         self.job: asyncio.Task[None] | None = None
         self.result: Result | None = None
         self.begun = not task.process

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 from tenuto.ports.gateway import Failed, Lease, NoteKind, Result
 from tenuto.runtime.logging import ROOT
@@ -176,9 +176,8 @@ class _Child:
         return task
 
     def _execute(self, lease: Lease, task: Task) -> Result:
-        # Nobody waits on the call's answer here: the engine has a call of its own.
         context = PipedContext(lease, _PipedNotes(self.send), self.send)
-        call = Call(lease, task, cast("asyncio.Future[Result]", None), context)
+        call = Call(lease, task, context, _nobody_waits)
         self._call = call
         try:
             if task.is_async:
@@ -260,6 +259,10 @@ class Forward(logging.Handler):
 def text_of_note(text: object) -> str:
     """Text that JSON can carry, and no more of it than may be kept."""
     return str(text)[: 2 * TEXT_MAX].encode("utf-8", "backslashreplace").decode()
+
+
+def _nobody_waits(_call: Call) -> None:
+    """The engine has a call of its own."""
 
 
 def _registered(function: Callable[..., Any], name: str) -> Task:

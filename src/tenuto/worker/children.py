@@ -26,7 +26,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from time import monotonic
@@ -476,7 +476,7 @@ def _order(call: Call) -> dict[str, Any]:
         address = replace(address, plain=False)
     return {
         "do": "run",
-        "lease": asdict(call.lease),
+        "lease": call.lease,
         "address": address.document(),
         "path": [str(Path(entry).absolute()) for entry in sys.path],
         "argv": sys.argv,

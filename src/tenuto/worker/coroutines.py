@@ -11,7 +11,7 @@ import contextlib
 import contextvars
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tenuto.runtime.logging import get_logger
 from tenuto.worker.calls import Call, run_coroutine
@@ -28,11 +28,15 @@ class UserLoop:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop | None,
-        ended: Callable[[Sequence[Call]], None],
+        ended: Callable[[Call], None],
+        wake: Callable[[], None],
     ) -> None:
-        """`loop` None: a thread `tenuto-user` with a loop starts at first use. `ended` is called on the user's loop."""
+        """`loop` None: a thread `tenuto-user` with a loop starts at first use. Called on the user's loop: `ended` with
+        each call that has, `wake` at the end of a turn in which some have.
+        """
         self._loop = loop
         self._ended = ended
+        self._wake = wake
         self._thread: threading.Thread | None = None
         self._begun = False
         self._inbox: deque[Call] = deque()
@@ -41,7 +45,7 @@ class UserLoop:
         self._host: asyncio.Task[None] | None = None
         self._over = False
         self._gone = asyncio.Event()
-        self._done: list[Call] = []
+        self._flushing = False
         # Tasks start from an empty context, not from what the engine has bound.
         self._context = contextvars.Context()
 
@@ -147,16 +151,16 @@ class UserLoop:
         self._end(call)
 
     def _end(self, call: Call) -> None:
-        """Hand back an ended call, with all others that end in this turn of the loop."""
+        """Hand back an ended call, and wake whoever waits for it and for all others that end in this turn."""
         call.ended = True
-        if not self._done:
+        self._ended(call)
+        if not self._flushing:
+            self._flushing = True
             asyncio.get_running_loop().call_soon(self._flush)
-        self._done.append(call)
 
     def _flush(self) -> None:
-        if self._done:
-            done, self._done = self._done, []
-            self._ended(done)
+        self._flushing = False
+        self._wake()
 
     def _refuse(self) -> None:
         """End what never started."""
@@ -164,7 +168,7 @@ class UserLoop:
             call = self._inbox.popleft()
             if not call.ended and call.job is None:
                 call.ended = True
-                self._done.append(call)
+                self._ended(call)
 
     def _interrupted(self) -> bool:
         return self._over or self._host is None or self._host.cancelling() > 0

@@ -1,9 +1,12 @@
-"""Messages between the engine and its children: JSON objects of ours, each behind its length. No user objects."""
+"""Messages between the engine and its children: JSON objects of ours, each behind its length. No user objects.
+
+A frozen dataclass in a message becomes an object of its fields.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 import orjson
@@ -20,8 +23,13 @@ def pack(message: dict[str, Any]) -> bytes:
     try:
         body = orjson.dumps(message, default=str)
     except TypeError:  # text of the system's that is no Unicode (a path), a number beyond 64 bits
-        body = json.dumps(message, default=str).encode()
+        body = json.dumps(message, default=_plain).encode()
     return len(body).to_bytes(_LENGTH, "big") + body
+
+
+def _plain(value: object) -> object:
+    """As orjson writes it."""
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
 
 
 class Unpacker:
@@ -60,9 +68,9 @@ def _read(body: bytearray) -> dict[str, Any]:
 
 
 def result_document(result: Result) -> dict[str, Any]:
-    """A result as a JSON value."""
+    """A result in a message."""
     kind = "success" if isinstance(result, Success) else "failed"
-    return {kind: asdict(result)}
+    return {kind: result}
 
 
 def result_of_document(document: dict[str, Any]) -> Result:

@@ -94,6 +94,7 @@ class Handle:
         self.leaving = False
         self.begun_at = monotonic()
         self._out = bytearray()
+        self._full = False
         self._unpacker = Unpacker()
         self._deaf = False
         self._loop.add_reader(self._socket, self._read)
@@ -144,11 +145,14 @@ class Handle:
             try:
                 del self._out[: self._socket.send(memoryview(self._out)[:_CHUNK])]
             except BlockingIOError:
+                self._full = True
                 self._loop.add_writer(self._socket, self._write)
                 return
             except OSError:
                 self._out.clear()  # it is dying
-        self._loop.remove_writer(self._socket)
+        if self._full:
+            self._full = False
+            self._loop.remove_writer(self._socket)
 
     def _read(self) -> bool:
         """One reading. False: nothing more is there."""

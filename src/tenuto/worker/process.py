@@ -2,7 +2,8 @@
 
 Theory of operation. The main thread has a loop of ours, which reads orders and hands them to the executor that the
 embedded engine has, too (`worker.user`): `async def` on a loop of their own, `def` in threads, `process=True` in
-children of this process. What attempts say goes back over the same pipe. Knows no queue, no gateway and no gRPC.
+children of this process. What attempts say goes back over the same pipe, and how they ended straight from the thread in
+which they did. Knows no queue, no gateway and no gRPC.
 
 Leases are the supervisor's to extend. It tells when each will end, on the monotonic clock that all processes of a
 machine share. While it is frozen, a thread here stops work whose lease is over, and ends the process if the work does
@@ -21,21 +22,22 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
+from functools import partial
 from time import monotonic, sleep
 from typing import Any
 
 from tenuto.model.errors import TenutoError
 from tenuto.model.ids import LeaseId
-from tenuto.ports.gateway import Lease
+from tenuto.ports.gateway import Failed, Lease
 from tenuto.runtime.logging import ROOT
 from tenuto.worker.bonds import die_with, heed_nothing, let_go
-from tenuto.worker.calls import failure_of
+from tenuto.worker.calls import Call, failure_of
 from tenuto.worker.child import Forward, PipedContext
-from tenuto.worker.frames import Unpacker, pack, result_document
+from tenuto.worker.frames import Unpacker, result_document
 from tenuto.worker.notes import Notebook
+from tenuto.worker.pipe import Pipe
 from tenuto.worker.registry import Registry
-from tenuto.worker.user import Interrupted, UserExecutor
+from tenuto.worker.user import UserExecutor
 
 FENCED = 76
 """Exit code of a process whose work went on after its lease, while the supervisor was silent."""
@@ -91,16 +93,15 @@ def serve(parent: int, load: Load) -> None:
 class _Process:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
-        self._sending = threading.Lock()
+        self._pipe = Pipe(sock)
+        self.send = self._pipe.send
         self._unpacker = Unpacker()
         self._waiting: list[dict[str, Any]] = []
         self._notebook = Notebook()
         self._untils: dict[LeaseId, float] = {}
-        self._jobs: dict[LeaseId, asyncio.Task[None]] = {}
+        self._calls: dict[LeaseId, Call] = {}
         self._stopped: set[LeaseId] = set()
-        self._began: set[LeaseId] = set()
         self._loop: asyncio.AbstractEventLoop
-        self._group: asyncio.TaskGroup
         self._user: UserExecutor
         self._end = asyncio.Event()
         self._noted = asyncio.Event()
@@ -114,14 +115,6 @@ class _Process:
             self._waiting += self._unpacker.feed(data)
         return self._waiting.pop(0)
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Tell the supervisor something, from any thread. Waits while it takes nothing."""
-        with (
-            self._sending,
-            contextlib.suppress(OSError),
-        ):  # the reader sees to a supervisor that is gone
-            self._socket.sendall(pack(message))
-
     async def live(self, registry: Registry, order: dict[str, Any]) -> None:
         """Run what comes, until told to end."""
         self._loop = asyncio.get_running_loop()
@@ -132,10 +125,11 @@ class _Process:
             processes=order["children"],
             notebook=self._notebook,
             contexts=self._context,
+            tell=self._tell,
         )
         threading.Thread(target=self._watch, name="tenuto-fence", daemon=True).start()
-        async with asyncio.TaskGroup() as self._group:
-            noter = self._group.create_task(self._note(), name="task-notes")
+        async with asyncio.TaskGroup() as group:
+            noter = group.create_task(self._note(), name="task-notes")
             self.send(
                 {"say": "ready", "tasks": [_described(registry, n) for n in registry.names()]}
             )
@@ -143,8 +137,11 @@ class _Process:
             self._take(self._waiting)
             await self._end.wait()
             noter.cancel()
-            for job in self._jobs.values():
-                job.cancel()
+            calls = dict(self._calls)
+            for lease_id in calls:
+                self._stop(lease_id)
+            for call in calls.values():
+                await self._user.until_free(call.lease.task_id)
         await self._user.close()
 
     # -- orders --------------------------------------------------------------------------------------------------------
@@ -165,11 +162,7 @@ class _Process:
         for order in orders:
             match order["do"]:
                 case "run":
-                    lease = Lease(**order["lease"])
-                    self._untils[lease.lease_id] = order["until"]
-                    self._jobs[lease.lease_id] = self._group.create_task(
-                        self._work(lease), name=lease.name
-                    )
+                    self._begin(Lease(**order["lease"]), order["until"])
                 case "stop":
                     self._stop(order["lease"])
                 case "until":
@@ -179,33 +172,43 @@ class _Process:
                     self._end.set()
 
     def _stop(self, lease_id: LeaseId) -> None:
-        """Break an attempt off. One that has not taken its first step is stopped there."""
-        if lease_id in self._jobs and lease_id not in self._stopped:
+        """Break an attempt off."""
+        if lease_id in self._calls and lease_id not in self._stopped:
             self._stopped.add(lease_id)
-            if lease_id in self._began:
-                self._jobs[lease_id].cancel()
+            self._user.stop(self._calls[lease_id])
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
-    async def _work(self, lease: Lease) -> None:
-        said: dict[str, Any] = {"say": "ended", "lease": lease.lease_id}
-        self._began.add(lease.lease_id)
-        try:
-            if lease.lease_id not in self._stopped:
-                result = await self._user.execute(lease)
-                said = {
-                    "say": "result",
-                    "lease": lease.lease_id,
-                    "result": result_document(result),
-                }
-        except asyncio.CancelledError:
-            await self._user.until_free(lease.task_id)
-        except Interrupted:
-            pass  # the user's loop has ended, which is this process's end, too
-        finally:
-            for kept in (self._stopped, self._began):
-                kept.discard(lease.lease_id)
-            del self._jobs[lease.lease_id], self._untils[lease.lease_id]
+    def _begin(self, lease: Lease, until: float) -> None:
+        call = self._user.begin(lease, self._over)
+        if isinstance(call, Failed):
+            self.send({"say": "result", "lease": lease.lease_id, "result": result_document(call)})
+        else:
+            self._calls[lease.lease_id] = call
+            self._untils[lease.lease_id] = until
+
+    def _over(self, call: Call) -> None:
+        lease_id = call.lease.lease_id
+        self._stopped.discard(lease_id)
+        del self._calls[lease_id], self._untils[lease_id]
+
+    def _tell(self, call: Call) -> None:
+        """Tell how an attempt has ended, in the thread in which it did: a way through our loop would take longer than
+        all else does here. But what has to wait, waits there.
+        """
+        said: dict[str, Any] = {"say": "ended", "lease": call.lease.lease_id}
+        if call.result is not None and not call.context.cancelled:
+            said |= {"say": "result", "result": result_document(call.result)}
+        later: Callable[[], None] | None = None
+        if self._notebook.has_notes:  # which go first
+            later = partial(self._tell_after_notes, said)
+        elif not self._pipe.offer(said):
+            later = self._pipe.flush
+        if later is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(later)
+
+    def _tell_after_notes(self, said: dict[str, Any]) -> None:
         self._hand_on_notes()
         self.send(said)
 
@@ -228,7 +231,7 @@ class _Process:
 
     def _hand_on_notes(self) -> None:
         while notes := self._notebook.take():
-            self.send({"say": "notes", "notes": [asdict(note) for note in notes]})
+            self.send({"say": "notes", "notes": list(notes)})
 
     # -- the thread that looks at leases -------------------------------------------------------------------------------
 

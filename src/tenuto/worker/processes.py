@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -383,7 +382,7 @@ class Processes:
         handle.send(
             {
                 "do": "run",
-                "lease": asdict(call.lease),
+                "lease": call.lease,
                 "until": monotonic() + _FOREVER_S if until is None else until,
             }
         )

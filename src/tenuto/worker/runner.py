@@ -247,9 +247,9 @@ class Runner:
             backoff.reset()
             self._available()
             self._start(leases, sent)
-            if not leases:
-                # The port waits for a task; one that does not must not make us spin.
-                await asyncio.sleep(0.01)
+            # What has come begins before more is asked for. The port waits for a task; one that does not must not make
+            # us spin.
+            await asyncio.sleep(0 if leases else 0.01)
 
     def _start(self, leases: Sequence[Lease], sent: float) -> None:
         """Begin to work on leases whose request was sent at `sent`."""

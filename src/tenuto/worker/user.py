@@ -47,8 +47,10 @@ class UserExecutor:
         held: Sequence[int] = (),
         notebook: Notebook | None = None,
         contexts: Callable[[Lease, Notebook], Context] = Context,
+        tell: Callable[[Call], None] = lambda _: None,
     ) -> None:
         """`notebook`: where attempts write what they say. `contexts`: makes what an attempt's code sees of itself.
+        `tell`: called with each call that has ended, in the thread in which it did, so before this loop knows.
 
         `loop`: where `async def` runs; None starts a thread with a loop of its own at first use. `held`: descriptors
         that child processes keep open as long as they live.
@@ -56,12 +58,11 @@ class UserExecutor:
         self._registry = registry
         self._notebook = notebook if notebook is not None else Notebook()
         self._contexts = contexts
+        self._tell = tell
         self._live: Live[Call] = Live()
-        self._threads = Threads(threads, lambda call: self._hand_back((call,)))
-        self._coroutines = UserLoop(loop, self._hand_back)
-        self._children = Children(
-            processes, lambda call: self._hand_back((call,)), self._notebook, held=held
-        )
+        self._threads = Threads(threads, self._hand_back)
+        self._coroutines = UserLoop(loop, self._ended, self._wake)
+        self._children = Children(processes, self._hand_back, self._notebook, held=held)
         self._outbox: deque[Call] = deque()
         self._waking = False
         self._engine: asyncio.AbstractEventLoop | None = None
@@ -72,11 +73,21 @@ class UserExecutor:
         Raises:
             Interrupted: the user's loop is gone.
         """
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        call = self.begin(lease, partial(_settle, answer))
+        if isinstance(call, Failed):
+            return call
+        return await answer_of(answer, partial(self.stop, call))
+
+    def begin(self, lease: Lease, over: Callable[[Call], None]) -> Call | Failed:
+        """The same without waiting: `over` is called on this loop when it has ended. Failed: nobody can run it."""
         task = self._registry.find(lease.name)
         if task is None:
             return Failed(code="unknown_task", message=self._registry.missing(lease.name))
-        self._engine = loop = asyncio.get_running_loop()
-        call = Call(lease, task, loop.create_future(), self._contexts(lease, self._notebook))
+        self._engine = asyncio.get_running_loop()
+        if self._live.busy(lease.task_id):
+            self._deliver()  # its end was told to others in its thread, and they have been quicker
+        call = Call(lease, task, self._contexts(lease, self._notebook), over)
         self._live.begin(lease.task_id, call)
         if task.process:
             self._children.submit(call)
@@ -84,9 +95,10 @@ class UserExecutor:
             self._coroutines.send(call)
         else:
             self._threads.submit(call)
-        return await answer_of(call.answer, partial(self._stop, call))
+        return call
 
-    def _stop(self, call: Call) -> None:
+    def stop(self, call: Call) -> None:
+        """Ask its function to stop."""
         call.context.cancel()
         if call.task.process:
             self._children.stop(call)
@@ -121,9 +133,19 @@ class UserExecutor:
         await self._children.close()
         await self._coroutines.close()
 
-    def _hand_back(self, calls: Sequence[Call]) -> None:
-        """Queue ended calls and wake the engine's loop, once for all that wait. Called from any thread."""
-        self._outbox.extend(calls)
+    def _hand_back(self, call: Call) -> None:
+        self._ended(call)
+        self._wake()
+
+    def _ended(self, call: Call) -> None:
+        """Queue an ended call. Called from any thread."""
+        call.context.end()
+        self._notebook.close(call.lease.lease_id)
+        self._outbox.append(call)  # first: who is told may give us the next attempt at once
+        self._tell(call)
+
+    def _wake(self) -> None:
+        """Wake the engine's loop, once for all calls that wait. Called from any thread."""
         if self._waking or self._engine is None:
             return
         self._waking = True
@@ -138,11 +160,13 @@ class UserExecutor:
         self._waking = False  # before the queue is emptied: what is added from here on wakes again
         while self._outbox:
             call = self._outbox.popleft()
-            call.context.end()
-            self._notebook.close(call.lease.lease_id)
-            if not call.answer.done():
-                if call.result is None:
-                    call.answer.set_exception(Interrupted("the user's loop has ended"))
-                else:
-                    call.answer.set_result(call.result)
+            call.over(call)
             self._live.end(call.lease.task_id)
+
+
+def _settle(answer: asyncio.Future[Result], call: Call) -> None:
+    if not answer.done():
+        if call.result is None:
+            answer.set_exception(Interrupted("the user's loop has ended"))
+        else:
+            answer.set_result(call.result)

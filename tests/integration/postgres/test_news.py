@@ -17,6 +17,10 @@ from tenuto.adapters.postgres.address import read_address
 from tenuto.adapters.postgres.news import PostgresNews
 from tenuto.ports.news import EVERYTHING, Topic
 
+_END_LISTENERS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tests news'"
+)
+
 
 class Ear:
     """What one process heard, in order."""
@@ -60,6 +64,7 @@ async def test_what_one_tells_the_others_hear_and_not_itself(shelved: ShelvedDat
         assert own.heard == []
 
 
+@pytest.mark.alone("counts messages of a moment")
 async def test_E1_a_thousand_words_are_a_few_messages(shelved: ShelvedDatabase) -> None:
     """Catalogue E4."""
     async with running(shelved.url) as (one, own), running(shelved.url) as (_, other):
@@ -88,6 +93,42 @@ async def test_E2_after_a_lost_connection_everything_is_said(
         one.tell(Topic.ENDED)
         await ear.wait(frozenset({Topic.ENDED}))
         assert cut_off.listening
+
+
+async def test_E2_a_word_between_the_servers_farewell_and_its_end_costs_the_connection_alone(
+    shelved: ShelvedDatabase, proxy: Callable[[str], Proxy]
+) -> None:
+    """What is told just then ended a whole server once, when PostgreSQL was restarted."""
+    through = proxy(shelved.url)
+    async with running(through.url(shelved.url)) as (news, ear):
+        await ear.wait(EVERYTHING)
+        news.tell(Topic.READY)
+        held = through.hold_ends()
+        await asyncio.to_thread(shelved.server.execute, _END_LISTENERS)
+        assert await asyncio.to_thread(held.wait, 10)
+        # Until the farewell is read and the next word may go.
+        await asyncio.sleep(2 * module.GAP_US / 1_000_000)
+        news.tell(Topic.DUE)
+        await ear.wait(EVERYTHING)
+        assert news.listening
+
+
+async def test_E2_a_bug_of_whoever_hears_ends_no_server(
+    shelved: ShelvedDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    """News are hints: a process without them works on, and tries again."""
+    bugs = iter([True, True])
+
+    def hear(_: object) -> None:
+        if next(bugs, False):
+            raise ZeroDivisionError
+
+    async with running(shelved.url) as (news, ear):
+        news.listen(hear)
+        await ear.wait(EVERYTHING)
+        await ear.wait(EVERYTHING)
+        await ear.wait(EVERYTHING)
+    assert caplog.text.count("news_failed") == 2
 
 
 async def test_E3_a_connection_that_died_unseen_is_noticed(

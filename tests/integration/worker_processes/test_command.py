@@ -7,11 +7,11 @@ import json
 import os
 import re
 import signal
-import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from tests.support.backing.ports import free_port
 from tests.support.far_worker import FarWorker, a_server, far_workers
 from tests.support.gateway import MemoryGateway
 from tests.support.process_tasks import heard, is_alive, until_dead
@@ -214,9 +214,7 @@ async def test_a_frozen_supervisor_works_on_nothing_after_its_lease(
 async def test_it_waits_for_a_server_and_says_so_once(
     start: Start, gateway: MemoryGateway, tmp_path: Path
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     worker = start("-A", STAFF_APP, "--server", f"127.0.0.1:{port}", "--processes", "1")
     await worker.until_said("no connection to a server")
     async with a_server(gateway, port=port):

@@ -168,7 +168,8 @@ async def test_a_cancelled_task_is_told_and_its_result_dropped(
 async def test_a_timeout_is_reported_and_the_work_has_ended(
     gateway: MemoryGateway, fifo: Path, name: str
 ) -> None:
-    lease = gateway.offer(name, {"fifo": str(fifo)}, attempt_us=5_000_000)
+    # It must have begun by then, in a process that is started for it.
+    lease = gateway.offer(name, {"fifo": str(fifo)}, attempt_us=10_000_000)
     [pid] = await heard(fifo)
 
     assert (await gateway.failure(lease)).code == "timeout"

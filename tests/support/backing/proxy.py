@@ -9,14 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import re
 import socket
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
 CHUNK = 65_536
 LINGER = b"\x01\x00\x00\x00\x00\x00\x00\x00"  # on, 0 s: closing sends RST
+COMMIT = b"COMMIT"
+# PostgreSQL's Parse of a statement that is a whole commit; its Bind says nothing but this name.
+COMMITTING = re.compile(rb"P.{4}([^\0]+)\0SELECT \* FROM tenuto_at_once_", re.DOTALL)
+TAIL = 128
+"""Bytes of what came before that are looked at once more: a pattern may come in two pieces."""
 
 
 class Way(enum.Flag):
@@ -39,13 +45,15 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._flowing = {Way.UP: asyncio.Event(), Way.DOWN: asyncio.Event()}
         self._swallowed = Way(0)
+        self._ending = asyncio.Event()
+        self._ended = threading.Event()
         self._trap: _Trap | None = None
 
     # --- life ---
 
     def start(self) -> Self:
         """Listen on a free port of the loopback."""
-        for event in self._flowing.values():
+        for event in (*self._flowing.values(), self._ending):
             event.set()
         self._thread.start()
         self._call(self._listen())
@@ -102,6 +110,11 @@ class Proxy:
         """
         self._call(self._set(lambda: setattr(self, "_swallowed", way)))
 
+    def hold_ends(self) -> threading.Event:
+        """Pass on what the server says last, but not yet that it has closed; answers what is set once that was held."""
+        self._call(self._set(self._ending.clear))
+        return self._ended
+
     def heal(self) -> None:
         """Forward again, listen again; connections that lost bytes are cut."""
         self._call(self._heal())
@@ -125,10 +138,11 @@ class Proxy:
         return trap.sprung
 
     def cut_at_commit(self, *, after: bool = False, times: int = 1) -> threading.Event:
-        """`cut_at` the word COMMIT, as PostgreSQL's clients send it."""
-        return self.cut_at(
-            b"COMMIT", after=after, answers=(b"COMMIT\0", b"ROLLBACK\0"), times=times
-        )
+        """`cut_at` what commits, as PostgreSQL's clients send it: the word, or the call of a function that is all of a
+        transaction. Answered is either when the server says that it is idle.
+        """
+        answers = (b"COMMIT\0", b"ROLLBACK\0", b"Z\0\0\0\5I")
+        return self.cut_at(COMMIT, after=after, answers=answers, times=times)
 
     # --- on the proxy's loop ---
 
@@ -168,7 +182,7 @@ class Proxy:
         self._swallowed, self._trap = Way(0), None
         if lossy:
             await self._cut()
-        for event in self._flowing.values():
+        for event in (*self._flowing.values(), self._ending):
             event.set()
         if self._server is None:
             await self._listen()
@@ -191,10 +205,22 @@ class Proxy:
         await self._flowing[way].wait()
         return way not in self._swallowed
 
-    def trap_for(self, before: bytes, data: bytes) -> _Trap | None:
-        """The trap that these bytes spring, with what came just before: a pattern must end in the new ones."""
+    async def ends(self) -> None:
+        """The server has closed: wait while that is held."""
+        if not self._ending.is_set():
+            self._ended.set()
+            await self._ending.wait()
+
+    def trap_for(self, before: bytes, data: bytes, calls: Collection[bytes] = ()) -> _Trap | None:
+        """The trap that these bytes spring, with what came just before: a pattern must end in the new ones.
+
+        `calls` commit as the word COMMIT does.
+        """
         trap = self._trap
-        if trap is None or trap.pattern not in before[1 - len(trap.pattern) :] + data:
+        if trap is None:
+            return None
+        patterns = (trap.pattern, *calls) if trap.pattern == COMMIT else (trap.pattern,)
+        if not any(pattern in before[1 - len(pattern) :] + data for pattern in patterns):
             return None
         trap.left -= 1
         if trap.left <= 0:
@@ -226,6 +252,8 @@ class _Link:
         self.gone = asyncio.Event()
         self._over = asyncio.Event()
         self._answer_cuts: _Trap | None = None  # the server's next bytes end this connection
+        self._calls: set[bytes] = set()
+        """How what commits by one call is called on it."""
 
     async def run(self, proxy: Proxy) -> None:
         try:
@@ -253,9 +281,11 @@ class _Link:
                 if not await proxy.passes(way):
                     continue
                 if way is Way.UP:
-                    trap = proxy.trap_for(tail, data)
-                    # What a pattern may begin with, when it comes in two pieces.
-                    tail = data[-32:] if trap is None else b""
+                    trap = proxy.trap_for(tail, data, self._calls)
+                    self._calls |= {
+                        b"\0" + name + b"\0" for name in COMMITTING.findall(tail + data)
+                    }
+                    tail = (tail + data)[-TAIL:] if trap is None else b""
                     if trap is not None and not trap.answers:
                         self.reset()
                         trap.spring()
@@ -269,6 +299,8 @@ class _Link:
                     return
                 writer.write(data)
                 await writer.drain()
+            if way is Way.DOWN:
+                await proxy.ends()
 
     def reset(self) -> None:
         """Break both sides with RST."""

@@ -142,13 +142,12 @@ async def _conduct(campaign: Campaign, cluster: Cluster, say: Callable[[str], No
 
 
 def _revive(cluster: Cluster) -> tuple[str, ...]:
-    """Start what ended by itself while nobody had done anything to it; its last words."""
-    found = []
+    """What ended by itself, also if an accident has met it since; starts again what is down."""
+    falls = cluster.falls()
     for member in cluster.members():
         if not member.alive:
-            found.append(f"{member.name} ended by itself; it said last:\n{member.last_words(8)}")
             member.start()
-    return tuple(found)
+    return tuple(falls)
 
 
 def _is_over(cluster: Cluster, runs: int) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Literal, Self
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -71,11 +72,22 @@ class Member:
     drained: list[int] = field(default_factory=list)
     """When it was asked to end, by the monotonic clock in microseconds."""
     stopped: bool = False
+    falls: list[str] = field(default_factory=list)
+    """How it ended by itself, each time, as far as somebody has looked."""
+    _watched: bool = False
+    """It runs, and its end would be a fall."""
 
     def start(self) -> None:
         """Start it; it is not ready yet."""
+        self.look()
         self.kept = keeper().start(self.command, folder=ROOT, log=self.log, env=self.env)
-        self.stopped = False
+        self.stopped, self._watched = False, True
+
+    def look(self) -> None:
+        """Note if it has ended by itself; `falls` has it once, whatever is done to it afterwards."""
+        if self._watched and not self.alive:
+            self.falls.append(self.state())
+            self._watched = False
 
     @property
     def pid(self) -> int:
@@ -89,12 +101,14 @@ class Member:
     def kill(self) -> None:
         """SIGKILL to it alone: its children have to notice by themselves."""
         if self.kept is not None:
+            self._end_it()
             self.kept.send(signal.SIGKILL)
             self.kept.wait(10)
 
     def kill_all(self) -> None:
         """SIGKILL to it and all below it, as when its host is gone."""
         if self.kept is not None:
+            self._end_it()
             self.kept.kill()
 
     def stop(self) -> None:
@@ -111,6 +125,7 @@ class Member:
         """SIGTERM, and wait for its end; the code, None (and SIGKILL) if it takes longer."""
         if self.kept is None:
             return 0
+        self._end_it()
         self.drained.append(time.monotonic_ns() // 1_000)
         self.kept.send(signal.SIGTERM)
         code = self.kept.wait(within_s)
@@ -127,6 +142,17 @@ class Member:
         if not self.log.exists():
             return ""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def state(self) -> str:
+        """Whether it runs, or how it ended; and what it said last."""
+        code = None if self.kept is None else self.kept.wait(0)
+        how = "runs" if self.alive else f"has ended with code {code}"
+        return f"{self.name} {how}; it said last:\n{self.last_words()}\n"
+
+    def _end_it(self) -> None:
+        """From here on its end is our doing."""
+        self.look()
+        self._watched = False
 
     def _send_all(self, number: signal.Signals) -> None:
         if self.kept is None or not self.kept.alive:
@@ -187,12 +213,17 @@ class Cluster:
         self.postgres = start_postgres(self.plan.version, durable=self.plan.durable)
         try:
             self._start()
-        except BaseException:
+        except BaseException as error:
+            self._tell_falls(error)
             self.close()
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._tell_falls(error)
         self.close()
 
     def close(self) -> None:
@@ -209,6 +240,17 @@ class Cluster:
         """All processes of ours."""
         alone = [] if self.languages is None else [self.languages]
         return [*self.servers, *self.workers, *alone]
+
+    def falls(self) -> list[str]:
+        """Processes that ended by themselves, with their exit codes and what they said last."""
+        for member in self.members():
+            member.look()
+        return [fall for member in self.members() for fall in member.falls]
+
+    def _tell_falls(self, error: BaseException) -> None:
+        """It may have failed by one of them."""
+        if falls := self.falls():
+            error.add_note("\n".join(["ended by themselves:", *falls]))
 
     # -- making ----------------------------------------------------------------------------------------------------
 
@@ -328,9 +370,20 @@ class Cluster:
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     def wait_ready(self, within_s: float = READY_S) -> None:
-        """Until every server says that it is well. Raises TimeoutError with the last words of one that does not."""
+        """Until every server says that it is well.
+
+        Raises:
+            RuntimeError: one has ended, or ends meanwhile.
+            TimeoutError: one does not say so; the text has its last words.
+        """
         for server in self.servers:
-            until(server.is_ready, within_s, lambda server=server: _silent(server))  # type: ignore[misc]
+
+            def is_ready(server: Server = server) -> bool:
+                if not server.alive:
+                    raise RuntimeError(f"{server.name} has ended")
+                return server.is_ready()
+
+            until(is_ready, within_s, server.state)
 
     def wait_workers(self, count: int | None = None, within_s: float = READY_S) -> None:
         """Until so many workers have announced themselves."""
@@ -338,7 +391,7 @@ class Cluster:
         until(
             lambda: self.value("SELECT count(*) FROM workers") >= wanted,
             within_s,
-            lambda: "\n".join(map(_silent, self.workers)),
+            lambda: "\n".join(worker.state() for worker in self.workers),
         )
 
     # -- looking ---------------------------------------------------------------------------------------------------
@@ -367,8 +420,3 @@ def until(holds: Callable[[], bool], within_s: float, says: Callable[[], str] = 
             raise TimeoutError(f"not within {within_s:g} s: {says()}")
         time.sleep(0.02)
     return time.monotonic() - began
-
-
-def _silent(member: Member) -> str:
-    state = "runs" if member.alive else "has ended"
-    return f"{member.name} {state}; it said last:\n{member.last_words()}\n"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tenuto.api.bodies import check, read_json
-from tenuto.api.models import EventBody, StartBody
+from tenuto.api.messages import EventBody
+from tenuto.api.models import StartBody
 from tenuto.api.problems import Problem
 
 

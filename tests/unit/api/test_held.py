@@ -63,13 +63,16 @@ async def test_a_server_that_stops_ends_all_and_takes_no_more() -> None:
         held.stop()
 
     assert len(ended) == 5
+    assert not held.has_room
     with pytest.raises(Problem, match="the server stops"):
         held.check()
 
 
 async def test_one_too_many_is_turned_away() -> None:
     held = Held(1)
+    assert held.has_room
     async with held.hold(Client().receive):
+        assert not held.has_room
         with pytest.raises(Problem, match="1 streams and waits are open"):
             async with held.hold(Client().receive):
                 raise AssertionError

@@ -73,6 +73,7 @@ PARITY: dict[tuple[str, str], Row] = {
     ("GET", "/v1/runs/{run_id}/verify"): Row("verify_run", "run verify", "verify_run"),
     ("GET", "/v1/runs/{run_id}/graph.svg"): Row("run_graph", None, None),  # for eyes
     ("POST", "/v1/events"): Row("send_event", "event send", "send_event"),
+    ("POST", "/v1/events/batch"): Row("send_events", None, "send_events"),  # `event send` sends one
     ("POST", "/v1/events/heartbeat"): Row("heartbeat", "event heartbeat", "heartbeat"),
     ("GET", "/v1/events/awaited"): Row("list_awaited", "event list", "list_awaited"),
     ("GET", "/v1/tasks"): Row("list_tasks", "task list", "list_tasks"),
@@ -84,10 +85,16 @@ INSIDE = {
     "found": "the same",
     "report": "what `get_run` is made of",
     "get_run_row": "the answer of commands",
+    "begin_run": "`get_run` in two parts, for who has waited for the end",
+    "finish_run": "the second of them",
+    "locate_version": "`find_version` without its text, for starts",
     "get_run_rows": "what the stream of all runs tells",
     "wait_all": "`wait` of several: a client waits for each",
 }
 """Verbs without a route, and why."""
+
+TOGETHER = {"run": ("start_run", "wait_run")}
+"""Methods of the client that are several in one."""
 
 
 def test_every_route_stands_in_the_table_and_every_row_is_a_route() -> None:
@@ -148,6 +155,7 @@ SDK = {
     (Tenuto, "delete_version"): "delete_version",
     (Tenuto, "start"): "start_run",
     (Tenuto, "start_many"): "start_runs",
+    (Tenuto, "run"): "run",
     (Tenuto, "enqueue"): "start_run",
     (Tenuto, "send_event"): "send_event",
     (Tenuto, "heartbeat"): "heartbeat",
@@ -181,7 +189,10 @@ def test_every_command_has_a_route_or_a_reason() -> None:
 
 
 def test_every_method_of_the_client_has_a_route_and_every_route_with_one_has_it() -> None:
-    assert _methods(Remote) - {"close"} == {row.method for row in PARITY.values()} - {None}
+    routed = {row.method for row in PARITY.values()} - {None}
+
+    assert _methods(Remote) - {"close"} - set(TOGETHER) == routed
+    assert {each for parts in TOGETHER.values() for each in parts} <= routed
 
 
 def test_the_clients_reading_verbs_take_what_the_engines_take() -> None:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
-from tests.support.graphs import graph
+from dataclasses import replace
 
-from tenuto.coordinator.cache import Remembered, RunCache
+from tests.support.graphs import graph
+from tests.support.rows import LEASE, TASK
+
+from tenuto.coordinator.cache import LEASE_SIZE, Remembered, RunCache
 from tenuto.machine.decide import initial
 from tenuto.model.ids import Place, RunId
 from tenuto.model.payload import PayloadKey, PayloadKind
@@ -26,7 +29,7 @@ def a_run(run_id: str, text: str = "") -> Remembered:
         ended_at=None,
     )
     snapshot = initial(RunId(run_id), GRAPH)
-    return Remembered(row, GRAPH, snapshot, {KEY: text}, size=len(text))
+    return Remembered(row, GRAPH, snapshot, {KEY: text}, text_size=len(text))
 
 
 def test_a_run_is_taken_out_to_be_decided() -> None:
@@ -76,3 +79,21 @@ def test_what_is_taken_out_no_longer_counts() -> None:
         cache.keep(RunId(str(number)), a_run(str(number), "x" * 100))
 
     assert len(cache) == 9
+
+
+def test_leases_are_remembered_until_their_tasks_are_touched() -> None:
+    cache = RunCache(texts_max=10 * LEASE_SIZE)
+    run = a_run("a")
+    granted = [(replace(TASK, place=Place(name)), LEASE) for name in "abc"]
+    run.advance(run.snapshot, 0, (), granted)
+    run.advance(run.snapshot, 0, [Place("b"), Place("z")], ())
+
+    assert sorted(run.leased) == ["a", "c"]
+    assert run.size == 2 * LEASE_SIZE
+    run.advance(run.snapshot, 0, None, granted[:1])
+    assert sorted(run.leased) == ["a"]
+    for number in range(20):
+        other = a_run(str(number))
+        other.advance(other.snapshot, 0, (), granted[:1])
+        cache.keep(RunId(str(number)), other)
+    assert len(cache) == 10

@@ -9,6 +9,7 @@ from tenuto.adapters.local.dice import SystemDice
 from tenuto.adapters.local.ids import Uuid7Ids
 from tenuto.coordinator.asking import CommandWaiting
 from tenuto.coordinator.batch import Batch
+from tenuto.coordinator.reports import ReportWaiting
 from tenuto.coordinator.seats import Seats
 from tenuto.coordinator.waiting import (
     NOBODY,
@@ -17,7 +18,6 @@ from tenuto.coordinator.waiting import (
     DrainWaiting,
     Found,
     Moment,
-    ReportWaiting,
     Settled,
     Waiting,
     Wanted,

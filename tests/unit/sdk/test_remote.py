@@ -26,10 +26,16 @@ from tests.support.scripted import (
 from tenuto.model.errors import Conflict, InvalidDefinition, InvalidInput, NotFound, Unavailable
 from tenuto.runtime.results import Refused
 from tenuto.sdk.problems import START
-from tenuto.sdk.remote import Remote
+from tenuto.sdk.remote import Remote, Sending
 from tenuto.views.answers import Answers
 
-RUN = {"run_id": "r-1", "state": "running", "quarantine": None}
+RUN = {
+    "run_id": "r-1",
+    "state": "running",
+    "quarantine": None,
+    "deduplicated": False,
+    "output": None,
+}
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +146,52 @@ async def test_a_run_is_paused_resumed_and_cancelled(server: Server) -> None:
         assert (await remote.resume_run(run_id))["state"] == "running"
         assert (await remote.cancel_run(run_id, "enough"))["state"] in ("closing", "cancelled")
         assert (await remote.wait_run(run_id))["state"] == "cancelled"
+
+
+async def test_a_run_is_started_and_waited_for_in_one(server: Server) -> None:
+    async with remote_of(server) as remote:
+        report = await remote.run("echo", {"n": 3}, key="in-one", vars={"greeting": "hi"})
+        again = await remote.run("echo", {"n": 4}, key="in-one", version=1, priority=0)
+
+        assert report["output"] == {"n": 3, "greeting": "hi"}
+        assert (report["deduplicated"], again) == (False, {**report, "deduplicated": True})
+        assert (await remote.run("nap", timeout_s=0.05))["state"] == "running"
+        at_once = await remote.run("nap", timeout_s=0)
+        assert (at_once["state"], at_once["output"]) == ("running", None)
+        with pytest.raises(InvalidInput, match=r"input\.n: "):
+            await remote.run("echo", {"n": "x"})
+
+
+async def test_a_run_that_takes_longer_than_one_request_is_waited_for_on(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenuto.sdk.remote.WAIT_S", 0.01)
+    async with remote_of(server) as remote:
+        started = asyncio.create_task(remote.run("approval", {"order": "slow"}))
+        late = await remote.run("approval", {"order": "late"}, timeout_s=0.3)
+        await remote.send_event("order.approved", "slow", 1)
+        report = await started
+
+    assert (report["state"], report["output"], report["deduplicated"]) == ("success", 1, False)
+    assert (late["state"], late["deduplicated"]) == ("running", False)
+
+
+async def test_many_events_are_sent_in_one_request(server: Server) -> None:
+    async with remote_of(server) as remote:
+        runs = [
+            (await remote.start_run("approval", {"order": f"m{n}"}))["run_id"] for n in range(3)
+        ]
+        sent = [Sending("order.approved", f"m{n}", {"n": n}, event_id=f"m{n}") for n in range(2)]
+
+        last = Sending("order.approved", "m2", keep="1h")
+        assert await remote.send_events([*sent, last]) == [True] * 3
+        assert await remote.send_events(sent) == [False] * 2
+        outputs = [(await remote.wait_run(run))["output"] for run in runs]
+        assert outputs == [{"n": 0}, {"n": 1}, None]
+        with pytest.raises(InvalidInput, match=r"events\.1\.event: "):
+            await remote.send_events([last, Sending("", "k")])
+        with pytest.raises(Refused, match="payload"):
+            await remote.send_events([Sending("e", "k", {1, 2})])
 
 
 async def test_waiting_gives_up_after_its_time_and_shows_how_the_run_stands(
@@ -308,6 +360,8 @@ async def test_patience_with_refusals_has_an_end() -> None:
         lambda r: r.list_runs(),
         lambda r: r.start_run("w"),
         lambda r: r.start_run("w", key="mine"),
+        lambda r: r.run("w", timeout_s=0.05),
+        lambda r: r.run("w", key="mine", timeout_s=0.05),
         lambda r: r.deploy("name: x"),
     ],
 )
@@ -345,6 +399,40 @@ async def test_an_event_whose_answer_was_lost_counts_as_sent() -> None:
             assert await remote.send_event("e", "k") is True
 
     assert site.asked[0].body == site.asked[1].body
+
+
+async def test_many_events_whose_answer_was_lost_count_as_sent() -> None:
+    stored = answer(202, {"items": [{"stored": False}, {"stored": False}]})
+    with scripted(lambda asked, before: stored if before else None) as site:
+        async with remote_of(site) as remote:
+            found = await remote.send_events([Sending("e", "k"), Sending("e", "k", event_id="x")])
+
+    assert found == [True, False]
+    assert site.asked[0].body == site.asked[1].body
+
+
+async def test_a_start_that_waits_outlives_a_server_that_comes_back() -> None:
+    ended = RUN | {"state": "success"}
+    script = [None, problem(503, "unavailable", "stopping"), answer(201, ended)]
+    numbers = iter(range(len(script)))
+    with scripted(lambda asked, before: script[next(numbers)]) as site:
+        async with remote_of(site) as remote:
+            assert (await remote.run("w"))["state"] == "success"
+
+    assert len({each.headers["idempotency-key"] for each in site.asked}) == 1
+    assert site.paths() == ["/v1/runs?wait=25"] * 3
+
+
+async def test_a_start_of_which_nothing_more_can_be_told_just_now_is_waited_for_on() -> None:
+    alone = {name: value for name, value in RUN.items() if name != "output"}
+    ended = RUN | {"state": "success", "output": 1}
+    with scripted(
+        lambda asked, before: answer(200, alone if "?wait" in asked.path else ended)
+    ) as site:
+        async with remote_of(site) as remote:
+            assert (await remote.run("w"))["output"] == 1
+
+    assert site.paths() == ["/v1/runs?wait=25", "/v1/runs/r-1/wait?timeout=25"]
 
 
 async def test_a_cancel_whose_answer_is_lost_is_not_repeated() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenuto.model.errors import InvalidInput
-from tenuto.sdk.wire import check_address, is_loopback
+from tenuto.sdk.wire import body_of, check_address, is_loopback, query
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,22 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 )
 def test_this_machine_is_known_by_its_names(url: str, near: bool) -> None:
     assert is_loopback(url) is near
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        (None, ""),
+        ({"cursor": None, "state": []}, ""),
+        ({"limit": 5, "cursor": None, "state": ["failed", "running"]}, "?limit=5&state=failed&state=running"),
+        ({"key": "a b&c=d/\u00e9+\udcff"}, "?key=a%20b%26c%3Dd%2F%C3%A9%2B%3F"),
+        ({"after": 0}, "?after=0"),
+    ],
+)  # fmt: skip
+def test_a_query_has_what_was_given(params: dict[str, object] | None, text: str) -> None:
+    assert query(params) == text
+
+
+def test_a_body_is_made_of_json_texts() -> None:
+    assert body_of({"a": "1", 'b"': '{"c":[]}'}) == b'{"a":1,"b\\"":{"c":[]}}'
+    assert body_of({}) == b"{}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Coroutine, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tenuto.app.embedded import Engine
 from tenuto.coordinator.commands import StartRequest
 from tenuto.model.errors import InvalidInput, NotFound, TenutoError
 from tenuto.model.ids import RunId
-from tenuto.views.answers import RUN_STATES, Answers
+from tenuto.views.answers import RUN_STATES, Answers, is_small
 from tenuto.worker.context import current
 from tenuto.worker.registry import Registry
 
@@ -107,6 +108,54 @@ def test_a_run_tells_with_what_it_was_started(world: World) -> None:
     run = world.ask(world.answers.get_run(world.start(2)))
 
     assert (run["input"], run["vars"]) == ({"n": 2}, {"limit": 3})
+
+
+def test_a_report_in_two_parts_is_the_whole_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = world.ask(world.engine.commands.wait(world.start(2)))
+    begun = world.ask(world.answers.begin_run(row))
+    monkeypatch.setattr(
+        "tenuto.views.answers.SMALL_MAX", 2
+    )  # so the rest of the events is read later
+    part = world.ask(world.answers.begin_run(row))
+
+    told = world.ask(world.answers.get_run(row.run_id))
+    assert told["error"] is not None
+    assert len(part.events) == 2 < len(begun.events)
+    for whole in (begun, part):
+        assert world.ask(world.answers.finish_run(whole)) == told
+
+
+def test_what_is_small_is_all_there_and_short(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = world.ask(world.engine.commands.wait(world.start(2)))
+    whole = world.ask(world.answers.begin_run(row))
+
+    assert is_small(whole)
+    assert not is_small(replace(whole, events=whole.events[:-1]))
+    assert not is_small(replace(whole, texts=dict.fromkeys(whole.texts, "x" * 65_536)))
+    monkeypatch.setattr("tenuto.views.answers.SMALL_MAX", 2)
+    assert not is_small(whole), "it has more nodes"
+
+
+def test_a_version_is_located_as_it_is_found(world: World) -> None:
+    for name, version in (("order", None), ("order", 1), ("order@1", None)):
+        found = world.ask(world.answers.find_version(name, version))
+        located = world.ask(world.answers.locate_version(name, version))
+        assert (located.name, located.version, located.hash) == (
+            found.name,
+            found.version,
+            found.hash,
+        )
+    for name, version in (("ordre", None), ("order", 9), ("order@stable", None), ("order@1", 1)):
+        errors = []
+        for verb in (world.answers.find_version, world.answers.locate_version):
+            with pytest.raises(TenutoError) as raised:
+                world.ask(verb(name, version))
+            errors.append((type(raised.value), str(raised.value)))
+        assert errors[0] == errors[1]
 
 
 def test_runs_are_counted_by_every_state(world: World) -> None:

@@ -6,7 +6,7 @@ from tenuto.machine.codec import encode_output
 from tenuto.model.ids import Place
 from tenuto.model.payload import JoinView, PayloadKey, PayloadKind
 from tenuto.sdk.tenuto import Tenuto
-from tenuto.views.values import read_value
+from tenuto.views.values import read_value, value_keys, value_of
 
 TWO = "name: two\nnodes:\n  a: {type: set, values: {x: 1}}\n  b: {type: set, values: {y: [2]}}\n"
 
@@ -39,3 +39,14 @@ def test_a_stored_place_is_read_as_the_value_it_names() -> None:
         {"x": 1},
         {"left": {"x": 1}, "none": None, "in": {"b": {"y": [2]}}},
     ]
+
+
+def test_a_stored_place_says_which_payloads_it_needs() -> None:
+    nested = encode_output(
+        JoinView((("left", output("a")), ("in", JoinView((("b", output("b")),)))))
+    )
+    texts = {output("a"): "1", output("b"): "[2]"}
+
+    assert value_keys(nested) == (output("a"), output("b"))
+    assert value_of(nested, texts) == {"left": 1, "in": {"b": [2]}}
+    assert (value_keys(None), value_of(None, {})) == ((), None)

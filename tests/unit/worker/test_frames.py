@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tenuto.ports.gateway import Failed, Result, Success
+from tenuto.model.ids import LeaseId, Place, RunId
+from tenuto.ports.gateway import Beat, Failed, Result, Success
 from tenuto.worker.frames import Unpacker, pack, result_document, result_of_document
 
 MESSAGES: list[dict[str, Any]] = [
@@ -42,6 +43,15 @@ def test_text_that_is_no_unicode_and_numbers_without_end_pass() -> None:
     message = {"path": "caf\udce9", "number": 2**70}
 
     assert Unpacker().feed(pack(message)) == [message]
+
+
+@pytest.mark.parametrize("name", ["n", "caf\udce9"])
+def test_a_dataclass_is_an_object_of_its_fields(name: str) -> None:
+    beat = Beat(run_id=RunId("r"), place=Place(name), lease_id=LeaseId("l"))
+
+    [message] = Unpacker().feed(pack({"of": beat}))
+
+    assert message == {"of": {"run_id": "r", "place": name, "lease_id": "l", "alive": False}}
 
 
 @pytest.mark.parametrize("data", [b"\0\0\0\1{", b"\0\0\0\2[]", b"any text at all"])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Sequence
 
 import pytest
 from tests.support.gateway import MemoryGateway
 from tests.support.worker import a_crew, turns_until
 
 from tenuto.app.core import LEASE_US
+from tenuto.model.ids import WorkerId
 from tenuto.ports.gateway import Failed, Lease, Result, Success
 from tenuto.worker import runner
 from tenuto.worker.attempts import ProcessLost
@@ -52,6 +54,25 @@ async def test_a_task_is_run_and_its_result_reported() -> None:
         lease = crew.gateway.offer("double", {"x": 21})
 
         assert await crew.gateway.output(lease) == 42
+
+
+async def test_what_has_come_begins_before_more_is_asked_for() -> None:
+    seen: list[str] = []
+
+    class Asked(MemoryGateway):
+        async def lease(self, worker: WorkerId, free: int) -> Sequence[Lease]:
+            seen.append("asked")
+            return await super().lease(worker, free)
+
+    class Begun:
+        async def execute(self, lease: Lease) -> Result:
+            seen.append("begun")
+            return Success(output="1")
+
+    async with a_crew(executors={"begun": Begun()}, gateway=Asked()) as crew:
+        await crew.gateway.output(crew.gateway.offer("begun"))
+
+    assert seen[:3] == ["asked", "begun", "asked"]
 
 
 async def test_it_never_holds_more_leases_than_it_has_slots() -> None:

@@ -76,6 +76,8 @@ class Link:
     lineage: str | None = None
     born: int = 0
     """The generation of connections that it belongs to."""
+    used: float = 0.0
+    """When it last did something, by the loop's clock."""
 
     def end(self) -> None:
         """Close it at once, whatever it is doing."""

@@ -6,6 +6,12 @@ that had trouble with its connection closes it and opens another; what had not b
 times. What was lost in COMMIT is unknown, so it is told as Unavailable and run by nobody but the caller, who looks
 first. One lane is kept for what must not wait behind commits: heartbeats and grants.
 
+A job that is done at once if all is as hoped (`AtOnce`) is one call of one function, and that call is the whole
+transaction: one journey instead of four (BEGIN, checks, writes, COMMIT). It counts as a COMMIT: if its connection is
+lost, it is unknown what became of it. So a connection that nobody has used for a while goes the long way, where BEGIN
+finds out whether it still lives. If the function says that something was not as hoped, it has written nothing, and the
+job goes the long way, too. Through a pooler the call is made inside a transaction, which says the settings.
+
 While the server is away everybody is told at once, and one lane tries again, later and later.
 """
 
@@ -15,19 +21,19 @@ import asyncio
 import contextlib
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
 from tenuto.adapters.postgres.address import Address
 from tenuto.adapters.postgres.connecting import Link, connect
-from tenuto.adapters.postgres.errors import Fate, fate_of, translate
+from tenuto.adapters.postgres.errors import Fate, fate_of, is_undone, translate
 from tenuto.adapters.postgres.routines import Routine, Routines, routine
 from tenuto.adapters.sql.dialect import POSTGRES, Dialect, turned
-from tenuto.adapters.sql.engine import Job, Param, Row
-from tenuto.adapters.sql.sequences import sequences
+from tenuto.adapters.sql.engine import AtOnce, Job, Param, Row, Step
+from tenuto.adapters.sql.sequences import sequences, whole_commit
 from tenuto.model.errors import InvariantViolated, TenutoError, Unavailable
 from tenuto.ports.clock import Clock
 from tenuto.runtime.backoff import Backoff
@@ -50,6 +56,8 @@ AGAIN_S = 5.0
 """After this no new try begins: whoever holds the lock that it wants holds it for long."""
 STATEMENT_S = 15.0
 """When a statement is given up; longer than the server's own limit, so only a silent network gets there."""
+QUIET_S = 10.0
+"""After this an unused connection may have died unseen: no commit is the first to find out, it would be unknown."""
 
 _log = get_logger("postgres")
 
@@ -76,6 +84,13 @@ class _Ticket:
             self.future.set_result(result)
 
 
+class _Hope(NamedTuple):
+    """A call that may be all of a job, and how its row is read."""
+
+    call: Step
+    read: Callable[[Row], Any]
+
+
 class PostgresEngine:
     """One open database. Make it with `open_engine`, use it on that loop, close it there.
 
@@ -86,7 +101,8 @@ class PostgresEngine:
         draw: chance for the moments of new tries.
         heard: is told the database's time, and when it was asked for, by the loop's clock.
         turned_clock: the database's time in tests.
-        before_commit: called between the last statement and each COMMIT (fault injection).
+        before_commit: called between the last statement and each COMMIT, and before a call that commits (fault
+            injection).
     """
 
     def __init__(
@@ -162,7 +178,8 @@ class PostgresEngine:
 
     def sequences(self) -> list[Routine]:
         """What could be called together."""
-        return [routine(texts) for texts in sequences(self.dialect)]
+        together = [routine(texts) for texts in sequences(self.dialect)]
+        return [*together, routine(whole_commit(self.dialect))]
 
     @property
     def is_away(self) -> Unavailable | None:
@@ -305,7 +322,11 @@ class PostgresEngine:
                 fate = fate_of(error)
                 if not await self._tidy(link, fate):
                     link = None
-                unknown = ticket.committing and fate in (Fate.GONE, Fate.ALL_GONE)
+                unknown = (
+                    ticket.committing
+                    and fate in (Fate.GONE, Fate.ALL_GONE)
+                    and not is_undone(error)
+                )
                 lost += fate in (Fate.GONE, Fate.ALL_GONE)
                 # What the network lost is tried once more: an old connection may have died unseen.
                 over = tries == TRIES or loop.time() > until
@@ -382,6 +403,7 @@ class PostgresEngine:
             raise
         self._compare(link.lineage)
         link.born = generation
+        link.used = loop.time()
         self._links.append(link)
         if self._away is not None:
             _log.info("database_back", database=self.address.shown)
@@ -407,39 +429,79 @@ class PostgresEngine:
     async def _drive(self, ticket: _Ticket, link: Link) -> Any:
         """Run one job's steps, a write in a transaction. Every statement has its own deadline."""
         loop = asyncio.get_running_loop()
-        raw = link.raw
-        transaction = ticket.writes or link.bounced
         async with asyncio.timeout(None) as scope:
+
+            async def ask(text: str, params: Sequence[Param]) -> Row | None:
+                scope.reschedule(loop.time() + STATEMENT_S)
+                found = await link.raw.fetchrow(text, *params)
+                return None if found is None else tuple(found)
+
             scope.reschedule(loop.time() + STATEMENT_S)
             if self._turned is not None:
                 await self._turn(link, self._turned.now())
+            hope = self._hope(ticket.job, link)
+            if hope is not None and not link.bounced:
+                self._begin_commit(ticket)
+                row = await ask(*hope.call)
+                if row is not None:
+                    self.commits += 1
+                    link.used = loop.time()
+                    return hope.read(row)
+                hope, ticket.committing = None, False  # nothing was written
+            if transaction := ticket.writes or link.bounced:
+                await link.raw.execute(link.begin)
+            row = None if hope is None else await ask(*hope.call)
+            if hope is not None and row is not None:
+                result = hope.read(row)
+            else:
+                result = await self._walk(ticket.job, ask)
             if transaction:
-                await raw.execute(link.begin)
-            steps = ticket.job()
-            try:
-                group = next(steps)
-                while True:
-                    row: Row | None = None
-                    if self._turned is not None:
-                        for text, params in group:
-                            refuse_unsorted(text, params)
-                    for text, params in self.routines.folded(group):
-                        scope.reschedule(loop.time() + STATEMENT_S)
-                        found = await raw.fetchrow(text, *params)
-                        row = None if found is None else tuple(found)
-                    group = steps.send(row)
-            except StopIteration as end:
-                result = end.value
-            finally:
-                steps.close()
-            if transaction:
-                if self._before_commit is not None and ticket.writes:
-                    self._before_commit()
+                if ticket.writes:
+                    self._begin_commit(ticket)
                 scope.reschedule(loop.time() + STATEMENT_S)
-                ticket.committing = ticket.writes
-                await raw.execute("COMMIT")
+                await link.raw.execute("COMMIT")
                 self.commits += 1
+            link.used = loop.time()
         return result
+
+    async def _walk(
+        self, job: Job[T], ask: Callable[[str, Sequence[Param]], Awaitable[Row | None]]
+    ) -> T:
+        """The long way: one group after the other, as the job makes them up."""
+        steps = job()
+        try:
+            group = next(steps)
+            while True:
+                row: Row | None = None
+                self._refuse_unsorted(group)
+                for text, params in self.routines.folded(group):
+                    row = await ask(text, params)
+                group = steps.send(row)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            steps.close()
+
+    def _hope(self, job: Job[Any], link: Link) -> _Hope | None:
+        """The one call that may be all of a job, if there is one and this connection is sure to carry it."""
+        if not isinstance(job, AtOnce):
+            return None
+        self._refuse_unsorted(job.group)
+        call = self.routines.at_once(job.group)
+        quiet = asyncio.get_running_loop().time() - link.used >= QUIET_S
+        return None if call is None or (quiet and not link.bounced) else _Hope(call, job.read)
+
+    def _refuse_unsorted(self, group: Sequence[Step]) -> None:
+        if self._turned is not None:
+            for text, params in group:
+                refuse_unsorted(text, params)
+
+    def _begin_commit(self, ticket: _Ticket) -> None:
+        """From here on nobody but the server knows what becomes of it."""
+        if self._before_commit is not None:
+            self._before_commit()
+        ticket.committing = True
 
     async def _turn(self, link: Link, now: int) -> None:
         """Let the server take this for the time (tests)."""

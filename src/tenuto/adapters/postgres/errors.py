@@ -102,8 +102,17 @@ _UNAVAILABLE = (
 )
 
 
-LOST = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError, RuntimeError)
-"""What the driver raises when the server cannot be used. RuntimeError: uvloop's, for a write to a closed connection."""
+LOST = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+    RuntimeError,
+)
+"""What the driver raises when the server cannot be used. RuntimeError: uvloop's, for a write to a closed connection.
+InternalClientError: asyncpg's, for a write after the server has said that it ends, and before it has closed.
+"""
 
 
 def state_of(error: BaseException) -> str:
@@ -125,6 +134,23 @@ def fate_of(error: BaseException) -> Fate:
     if isinstance(error, TenutoError):
         return Fate.FAILED
     return Fate.GONE
+
+
+def is_undone(error: BaseException) -> bool:
+    """Whether nothing was written for certain, though the connection is no good: the server refuses to write, or the
+    driver had nothing to send it by.
+    """
+    return state_of(error) == "25006" or _is_unsent(error)
+
+
+def _is_unsent(error: BaseException) -> bool:
+    match error:
+        case RuntimeError():  # uvloop's, for a write to a closed connection
+            return "handler is closed" in str(error)
+        case asyncpg.InternalClientError():  # asyncpg's, for a write to one that the server has said it ends
+            return "cannot switch to state" in str(error)
+        case _:
+            return False
 
 
 def is_bounced(error: BaseException) -> bool:
@@ -186,6 +212,8 @@ def refusal(error: BaseException, where: str, *, user: str, given: bool) -> Tenu
 def _said(error: BaseException) -> str | None:
     """Trouble of the network, of time, of the handshake."""
     match error:
+        case _ if _is_unsent(error):
+            return "has closed the connection"
         case TimeoutError() | asyncio.CancelledError():
             return "does not answer"
         case ssl.SSLError():
@@ -195,10 +223,6 @@ def _said(error: BaseException) -> str | None:
         case asyncpg.TargetServerAttributeNotMatched():
             return "is no primary: every server of the URL is read-only; name the primary too"
         case ConnectionError() | asyncpg.ConnectionDoesNotExistError() | EOFError():
-            return "has closed the connection"
-        case RuntimeError() if "handler is closed" in str(
-            error
-        ):  # uvloop's, for a write to a closed connection
             return "has closed the connection"
         case OSError():
             return f"cannot be reached ({error.strerror or error})"

@@ -77,8 +77,10 @@ class PostgresNews:
             try:
                 await self._connected()
                 return
-            except TenutoError as error:
-                if not self._complained:
+            except Exception as error:  # noqa: BLE001 - news are hints: nothing that befalls them ends a server
+                if not isinstance(error, TenutoError):
+                    _log.error("news_failed", reason=str(error), exc_info=error)
+                elif not self._complained:
                     _log.warning("news_lost", reason=str(error))
                 self._complained = True
                 await asyncio.sleep(self._backoff.next_us() / 1_000_000)

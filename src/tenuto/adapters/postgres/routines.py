@@ -1,8 +1,14 @@
 """Rows of statements as functions of the server: one round trip instead of one for each.
 
 A function is made from the texts of a sequence and named by their hash, so another release has others, and the plans of
-its statements are kept as those of prepared statements are. A statement whose first parameter is null is left out.
-Where functions may not be made, statements are sent one by one.
+its statements are kept as those of prepared statements are. A statement whose first parameter is null is left out; one
+without parameters has one that says whether it is wanted. Where functions may not be made, statements are sent one by
+one.
+
+The function of a checked sequence answers a row, the moment and what its last statement says, or none: then a check
+found something, and nothing is written, for all writes stand behind all checks. Called outside a transaction it is one
+of its own. Each of its statements sees what was committed before that statement began, as if it had been sent by
+itself: so a check sees what was left by whoever held a lock that was waited for.
 """
 
 from __future__ import annotations
@@ -17,24 +23,35 @@ import asyncpg
 
 from tenuto.adapters.postgres.connecting import Link
 from tenuto.adapters.sql.engine import Param, Step
+from tenuto.adapters.sql.sequences import Checked
 
 PLANS_MAX = 1_000
 """Rows of statements of which it is remembered how they are called."""
+AT_ONCE = "tenuto_at_once_"
+_FORM = "2"
+"""Of what is made from the texts; functions of another form have other names."""
 _PARAM = re.compile(r"\$(\d+)")
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('tenuto/' || current_schema(), 0))"
 
 
 @dataclass(frozen=True)
 class Routine:
-    """One sequence. `offsets`: parameters before those of each statement, then the number of all."""
+    """One sequence.
+
+    Attributes:
+        offsets: parameters before those of each statement, then the number of all.
+        checked: it goes on only if all is as hoped.
+    """
 
     texts: tuple[str, ...]
     offsets: tuple[int, ...]
+    checked: Checked | None = None
 
     @cached_property
     def name(self) -> str:
-        """Of the function."""
-        return "tenuto_" + hashlib.sha256("\0".join(self.texts).encode()).hexdigest()[:24]
+        """Of the function; one that may be a whole transaction is known by it."""
+        made_of = hashlib.sha256("\0".join((_FORM, *self.texts)).encode()).hexdigest()[:24]
+        return f"tenuto_{made_of}" if self.checked is None else f"{AT_ONCE}{made_of}"
 
     @cached_property
     def call(self) -> str:
@@ -43,12 +60,14 @@ class Routine:
         return f"SELECT * FROM {self.name}({args})"
 
 
-def routine(texts: Sequence[str]) -> Routine:
+def routine(sequence: Sequence[str] | Checked) -> Routine:
     """The routine of a sequence."""
+    checked = sequence if isinstance(sequence, Checked) else None
+    texts = tuple(sequence.texts if isinstance(sequence, Checked) else sequence)
     offsets = [0]
     for text in texts:
-        offsets.append(offsets[-1] + max((int(n) for n in _PARAM.findall(text)), default=0))
-    return Routine(tuple(texts), tuple(offsets))
+        offsets.append(offsets[-1] + max((int(n) for n in _PARAM.findall(text)), default=1))
+    return Routine(texts, tuple(offsets), checked)
 
 
 class Routines:
@@ -57,9 +76,12 @@ class Routines:
     def __init__(self, routines: Sequence[Routine]) -> None:
         self._plans: dict[tuple[str, ...], list[tuple[Routine | None, list[int]]]] = {}
         self._places: dict[str, list[tuple[Routine, int]]] = {}
+        self._checked = next((each for each in routines if each.checked is not None), None)
+        self._wholes: dict[tuple[str, ...], list[int]] = {}
         for each in routines:
-            for n, text in enumerate(each.texts):
-                self._places.setdefault(text, []).append((each, n))
+            if each.checked is None:
+                for n, text in enumerate(each.texts):
+                    self._places.setdefault(text, []).append((each, n))
 
     def folded(self, group: Sequence[Step]) -> Iterator[Step]:
         """The same steps with those that belong together as one."""
@@ -71,16 +93,22 @@ class Routines:
             plan = self._plans[texts] = self._plan(texts)
         at = 0
         for found, places in plan:
-            if found is None:
-                yield group[at]
-                at += 1
-                continue
-            params: list[Param] = [None] * found.offsets[-1]
-            for n, place in enumerate(places):
-                given = group[at + n][1]
-                params[found.offsets[place] : found.offsets[place] + len(given)] = given
-            yield found.call, tuple(params)
+            yield group[at] if found is None else _called(found, places, group[at:])
             at += len(places)
+
+    def at_once(self, group: Sequence[Step]) -> Step | None:
+        """All of a group, by the function of the checked sequence; None: there is no such function."""
+        if self._checked is None:
+            return None
+        texts = tuple(text for text, _ in group)
+        places = self._wholes.get(texts)
+        if places is None:
+            if len(self._wholes) >= PLANS_MAX:
+                self._wholes.clear()
+            first = self._checked.texts.index(texts[0])
+            places = self._wholes[texts] = _follow(self._checked, first, texts, 0)
+            assert len(places) == len(texts)
+        return _called(self._checked, places, group)
 
     def _plan(self, texts: Sequence[str]) -> list[tuple[Routine | None, list[int]]]:
         """What is called for these, in order: a routine with the places of its statements, or None for one alone."""
@@ -95,6 +123,15 @@ class Routines:
             plan.append(best)
             at += len(best[1])
         return plan
+
+
+def _called(found: Routine, places: Sequence[int], group: Sequence[Step]) -> Step:
+    """The call of a routine for the first steps of a group, one for each place."""
+    params: list[Param] = [None] * found.offsets[-1]
+    for place, (_, given) in zip(places, group, strict=False):
+        offset = found.offsets[place]
+        params[offset : offset + max(len(given), 1)] = given or (1,)
+    return found.call, tuple(params)
 
 
 def _follow(found: Routine, first: int, texts: Sequence[str], at: int) -> list[int]:
@@ -144,25 +181,43 @@ async def _definition(link: Link, each: Routine) -> str:
     lines: list[str] = []
     columns: list[str] = []
     last = len(each.texts) - 1
+    checked = each.checked
     for n, text in enumerate(each.texts):
         statement = await link.raw.prepare(text)
-        types += [kind.name for kind in statement.get_parameters()]
-        answer = statement.get_attributes()
+        types += [kind.name for kind in statement.get_parameters()] or ["int4"]
+        answer = [column.type.name for column in statement.get_attributes()]
         moved = _moved(text.strip(), each.offsets[n])
-        if n == last and answer:
-            columns = [f"c{k} {column.type.name}" for k, column in enumerate(answer)]
+        if checked is not None and text in checked.checks:
+            moved = f"IF EXISTS ({moved}) THEN RETURN; END IF"
+        elif checked is not None and (text == checked.moment or n == last):
+            # These are the columns of the answer.
+            moved = f"SELECT * INTO c{len(columns)} FROM ({moved}) AS answered"
+            columns += answer
+        elif checked is not None and text in checked.timed:
+            moved = _moved(text.strip(), each.offsets[n], moment=checked.timed[text])
+        elif n == last and answer:
+            columns = answer
             moved = f"RETURN QUERY {moved}"
         elif answer:
             moved = f"SELECT * INTO ignored FROM ({moved}) AS ignored_row"
         lines.append(f"IF ${each.offsets[n] + 1} IS NOT NULL THEN {moved}; END IF;")
-    returns = f"TABLE ({', '.join(columns)})" if columns else "void"
+    if checked is not None:
+        lines.append("RETURN NEXT;")
+    named = ", ".join(f"c{n} {kind}" for n, kind in enumerate(columns))
     body = "\n".join(lines)
     return (
-        f"CREATE OR REPLACE FUNCTION {each.name}({', '.join(types)}) RETURNS {returns} "
+        f"CREATE OR REPLACE FUNCTION {each.name}({', '.join(types)}) "
+        f"RETURNS {f'TABLE ({named})' if named else 'void'} "
         "LANGUAGE plpgsql AS $tenuto$\n#variable_conflict use_column\nDECLARE ignored record;\n"
         f"BEGIN\n{body}\nEND $tenuto$"
     )
 
 
-def _moved(text: str, offset: int) -> str:
-    return _PARAM.sub(lambda found: f"${int(found[1]) + offset}", text)
+def _moved(text: str, offset: int, *, moment: int | None = None) -> str:
+    """With other numbers for its parameters; of one its function knows better: the moment."""
+
+    def put(found: re.Match[str]) -> str:
+        number = int(found[1])
+        return "c0" if number == moment else f"${number + offset}"
+
+    return _PARAM.sub(put, text)

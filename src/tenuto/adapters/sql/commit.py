@@ -1,18 +1,22 @@
-"""One commit as a job: what is checked, who loses, which rows are written. Pure; the engine runs it."""
+"""One commit as a job: what is checked, who loses, which rows are written. Pure; the engine runs it.
+
+Where every statement is a journey it is also made up as one group, for the case that nobody loses and nothing is
+refused, as is usual: locks, the moment, checks, all writes (`Commit.at_once`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from tenuto.adapters.sql.dialect import Dialect
-from tenuto.adapters.sql.engine import Param, Step, Steps
+from tenuto.adapters.sql.engine import AtOnce, Param, Row, Step, Steps
 from tenuto.adapters.sql.rows import (
+    NO_LEASE,
     epoch_suffix,
     event_row,
     inner_range,
     lease_row,
     message_row,
-    new_lease,
     notice_row,
     pack,
     parts_range,
@@ -26,9 +30,10 @@ from tenuto.adapters.sql.rows import (
 )
 from tenuto.machine.codec import encode_output
 from tenuto.machine.events import TimerKind
+from tenuto.machine.snapshot import Task
 from tenuto.model.errors import InvariantViolated
 from tenuto.model.ids import Place, RunId
-from tenuto.ports.store import Change, Committed, EagerGrant, LeaseRow, NoticeKind
+from tenuto.ports.store import Change, Committed, EagerGrant, NoticeKind
 
 LARGE_LETTERS = 2_000
 """From here on a run's state is written by a statement of its own."""
@@ -36,6 +41,19 @@ LARGE_LETTERS = 2_000
 _LAST_PLACE = "\U0010ffff"
 
 Rows = list[list[Param]]
+
+# What is checked; each has one set of rows. All together are GUARD, in this order.
+CHECKS = (
+    "MOVED_RUNS",
+    "LOST_LEASES",
+    "LEASED_MEANWHILE",
+    "GONE_TIMERS",
+    "GONE_WAITS",
+    "GONE_MESSAGES",
+    "GONE_NOTICES",
+    "TAKEN_KEYS",
+    "REFUSED_GRANTS",
+)
 
 # Order of writing: a statement and the sections that are its parameters; left out while the first has no rows. Rows of
 # one section may go into several statements.
@@ -86,6 +104,10 @@ WRITES = (
     ("INSERT_READY", "ready"),
     ("LEASE_TASKS", "eager"),
 )
+# Of these the second parameter is the moment in which leases begin.
+LEASING = ("INSERT_PLAIN_TASKS", "INSERT_TASKS", "LEASE_TASKS")
+
+Grants = Mapping[tuple[RunId, Place], EagerGrant]
 
 
 class Commit:
@@ -104,7 +126,11 @@ class Commit:
         self._changes = sorted(changes, key=lambda change: change.run_id)
         self._lease_us = lease_us
         _check(self._changes)
-        self._checks = [pack(rows) for rows in _claims(self._changes)]
+        self.grants: Grants = {
+            (change.run_id, grant.place): grant for change in changes for grant in change.eager
+        }
+        """Leases that it asks for."""
+        self._claims = [pack(rows) if rows else "[]" for rows in _claims(self._changes)]
         self._locks = _locks(self._changes) if dialect.locks_rows else {}
         # Everything but the leases is written the same whoever loses, so it is made up outside the transaction.
         self._sections = {change.run_id: _sections(change) for change in self._changes}
@@ -112,37 +138,59 @@ class Commit:
     def job(self) -> Steps[Committed]:
         """Check, then write the winners."""
         locks = [(self._texts[text], (rows,)) for text, rows in self._locks.items()]
-        row = yield (*locks, (self._texts["GUARD"], tuple(self._checks)))
+        row = yield (*locks, (self._texts["GUARD"], tuple(self._claims)))
         assert row is not None
         now: int = row[0]
-        taken = {RunId(new): RunId(old) for new, old in unpack(row[2]) if old is not None}
+        taken = {RunId(new): RunId(old) for new, old in unpack(row[2])}
         losers = {RunId(r[0]) for r in unpack(row[1])} | taken.keys()
         self._settle_rivals(losers, taken)
         refused = {(run, place) for run, place in unpack(row[3])}
         winners = [change for change in self._changes if change.run_id not in losers]
-        leases = {
-            (change.run_id, grant.place): self._lease(change, grant, now)
-            for change in winners
-            for grant in change.eager
-            if (change.run_id, grant.place) not in refused
+        grants = {
+            key: grant
+            for key, grant in self.grants.items()
+            if key[0] not in losers and key not in refused
         }
-        told = dict.fromkeys(notice.run_id for change in winners for notice in change.notices)
+        told = _told(winners)
         if winners:
-            steps = self._writes(winners, leases)
-            callers = [[change.run_id] for change in winners if _tells_all(change)]
-            if callers:
-                steps.append((self._texts["OPEN_CHILDREN"], (pack(callers),)))
-            row = yield steps
-            if callers:
+            row = yield self._writes(winners, grants, now)
+            if any(map(_tells_all, winners)):
                 assert row is not None
-                told |= dict.fromkeys(RunId(child) for (child,) in unpack(row[0]))
+                told += _children(row[0])
         return Committed(
             now=now,
             losers=frozenset(losers),
             taken=taken,
-            granted=frozenset(leases),
-            told=tuple(told),
+            granted=frozenset(grants),
+            told=tuple(dict.fromkeys(told)),
         )
+
+    def at_once(self) -> AtOnce[Committed] | None:
+        """The same as one group that hopes for the usual case.
+
+        None: it cannot be (a change loses by another one of this commit, several states are large), or an engine within
+        this process has no use for it.
+        """
+        if not self._dialect.locks_rows:
+            return None
+        rivals: set[RunId] = set()
+        self._settle_rivals(rivals, {})
+        large = sum("large" in rows for rows in self._sections.values())
+        if rivals or large > 1:
+            return None
+        claims = zip(CHECKS, self._claims, strict=True)
+        group = (
+            *((self._texts[text], (rows,)) for text, rows in self._locks.items()),
+            (self._texts["MOMENT"], ()),
+            *((self._texts[text], (rows,)) for text, rows in claims if rows != "[]"),
+            *self._writes(self._changes, self.grants, None),
+        )
+
+        def read(row: Row) -> Committed:
+            told = dict.fromkeys(_told(self._changes) + _children(row[1]))
+            return Committed(now=row[0], granted=frozenset(self.grants), told=tuple(told))
+
+        return AtOnce(group, read, self.job)
 
     def _settle_rivals(self, losers: set[RunId], taken: dict[RunId, RunId]) -> None:
         """Among changes that want the same message or key, the first run that may have it gets it."""
@@ -163,56 +211,71 @@ class Commit:
                     continue
             messages.update(change.claims.messages)
 
-    def _lease(self, change: Change, grant: EagerGrant, now: int) -> LeaseRow:
-        task = next(task for task in change.ready if task.place == grant.place)
-        return new_lease(task, grant.lease_id, grant.worker, now=now, lease_us=self._lease_us)
+    def _writes(self, winners: Sequence[Change], grants: Grants, now: int | None) -> list[Step]:
+        """In order; the last one answers who is told beside (OPEN_CHILDREN), if only the store knows that.
 
-    def _writes(
-        self, winners: Sequence[Change], leases: Mapping[tuple[RunId, Place], LeaseRow]
-    ) -> list[Step]:
+        Args:
+            now: when leases begin; None: who carries it out puts that in.
+        """
         sections: dict[str, Rows] = {}
         for change in winners:
             for name, rows in self._sections[change.run_id].items():
                 sections.setdefault(name, []).extend(rows)
-            self._lease_sections(change, leases, sections)
+            self._lease_sections(change, grants, sections)
         large = sections.pop("large", [])
         notices = {tuple(row[:3]): row for row in sections.get("notices", ())}
         sections["notices"] = list(notices.values())
         params = {name: pack(rows) for name, rows in sections.items() if rows}
-        steps: list[Step] = [
-            (self._texts[text], tuple(params.get(name, "[]") for name in names))
-            for text, *names in WRITES
-            if names[0] in params
-        ]
+        steps: list[Step] = []
         if "posts" in params:
-            steps.insert(0, (self._texts["DELETE_OLD_MESSAGES"], ()))
-        return steps + [(self._texts["UPDATE_STATE"], tuple(row)) for row in large]
+            steps.append((self._texts["DELETE_OLD_MESSAGES"], ()))
+        for text, *names in WRITES:
+            if names[0] in params:
+                given: list[Param] = [params.get(name, "[]") for name in names]
+                steps.append(
+                    (self._texts[text], (*given, now) if text in LEASING else tuple(given))
+                )
+        steps += [(self._texts["UPDATE_STATE"], tuple(row)) for row in large]
+        callers = [[change.run_id] for change in winners if _tells_all(change)]
+        if callers:
+            steps.append((self._texts["OPEN_CHILDREN"], (pack(callers),)))
+        return steps
 
-    def _lease_sections(
-        self,
-        change: Change,
-        leases: Mapping[tuple[RunId, Place], LeaseRow],
-        sections: dict[str, Rows],
-    ) -> None:
+    def _lease_sections(self, change: Change, grants: Grants, sections: dict[str, Rows]) -> None:
         """Tasks created with their lease in one row; others are leased once they are up to date."""
         run_id = change.run_id
         created = set()
         for task in change.created:
-            lease = leases.get((run_id, task.place))
             row = plain_task_row(run_id, task)
             section = "created_plain"
             if row is None:
                 section, row = "created", task_row(run_id, task)
-            sections.setdefault(section, []).append(row + lease_row(lease))
+            grant = grants.get((run_id, task.place))
+            lease = NO_LEASE if grant is None else self._lease(task, grant)
+            sections.setdefault(section, []).append([*row, *lease])
             created.add(task.place)
         for task in change.ready:
-            lease = leases.get((run_id, task.place))
-            if lease is None:
+            grant = grants.get((run_id, task.place))
+            if grant is None:
                 sections.setdefault("ready", []).append(
                     [run_id, task.place, task.queue, task.name, task.priority]
                 )
             elif task.place not in created:
-                sections.setdefault("eager", []).append([run_id, task.place, *lease_row(lease)])
+                lease = self._lease(task, grant)
+                sections.setdefault("eager", []).append([run_id, task.place, *lease])
+
+    def _lease(self, task: Task, grant: EagerGrant) -> Sequence[Param]:
+        return lease_row(task, grant.lease_id, grant.worker, lease_us=self._lease_us)
+
+
+def _told(changes: Sequence[Change]) -> list[RunId]:
+    """To whom they write notices by name."""
+    return [notice.run_id for change in changes for notice in change.notices]
+
+
+def _children(answer: str | None) -> list[RunId]:
+    """What OPEN_CHILDREN said."""
+    return [RunId(child) for (child,) in unpack(answer)]
 
 
 def _tells_all(change: Change) -> bool:
@@ -237,7 +300,7 @@ def _check(changes: Sequence[Change]) -> None:
 
 
 def _claims(changes: Sequence[Change]) -> list[Rows]:
-    """Parameters of GUARD, in order."""
+    """Rows of CHECKS, in order."""
     tasks = {
         (change.run_id, task.place): task
         for change in changes
@@ -252,6 +315,7 @@ def _claims(changes: Sequence[Change]) -> list[Rows]:
         [[c.run_id, *claim] for c in changes for claim in c.claims.timers],
         [[c.run_id, *claim] for c in changes for claim in c.claims.waits],
         [[c.run_id, claim] for c in changes for claim in c.claims.messages],
+        [[c.run_id, *claim] for c in changes for claim in c.claims.notices],
         [
             [c.run_id, c.new_run.namespace, c.new_run.workflow, c.new_run.key]
             for c in changes
@@ -268,7 +332,6 @@ def _claims(changes: Sequence[Change]) -> list[Rows]:
             for c in changes
             for grant in c.eager
         ],
-        [[c.run_id, *claim] for c in changes for claim in c.claims.notices],
     ]
 
 

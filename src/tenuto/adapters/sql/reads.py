@@ -43,6 +43,7 @@ from tenuto.ports.reads import (
     PassView,
     RunDetail,
     RunFilter,
+    RunWhole,
     TaskFilter,
     TaskRow,
     VersionRow,
@@ -100,6 +101,22 @@ def _read_pass(row: list[Any]) -> PassView:
     )
 
 
+def _read_detail(run_id: RunId, row: Sequence[Any]) -> RunDetail:
+    """A row of RUN. Raises NotFound."""
+    runs, tasks, timers, waits, ready = map(unpack, row)
+    if not runs:
+        raise NotFound("run", run_id)
+    run, snapshot = read_run_with_snapshot(runs[0])
+    return RunDetail(
+        run=run,
+        snapshot=snapshot,
+        tasks=tuple(read_task_with_lease(r) for r in sorted(tasks, key=lambda r: (r[2], r[1]))),
+        timers=tuple(read_timer(r) for r in sorted(timers, key=lambda r: (r[3], r[1], r[2]))),
+        waits=tuple(read_wait(r) for r in sorted(waits, key=lambda r: (r[5], r[1]))),
+        ready=tuple(sorted(r[0] for r in ready)),
+    )
+
+
 class SqlReads:
     """`ports.reads.Reads` over any SqlEngine."""
 
@@ -114,18 +131,18 @@ class SqlReads:
         }
 
     async def get_run(self, run_id: RunId, *, items: bool = True) -> RunDetail:
-        row = await self._one("RUN", run_id, int(items))
-        runs, tasks, timers, waits, ready = map(unpack, row)
-        if not runs:
-            raise NotFound("run", run_id)
-        run, snapshot = read_run_with_snapshot(runs[0])
-        return RunDetail(
-            run=run,
-            snapshot=snapshot,
-            tasks=tuple(read_task_with_lease(r) for r in sorted(tasks, key=lambda r: (r[2], r[1]))),
-            timers=tuple(read_timer(r) for r in sorted(timers, key=lambda r: (r[3], r[1], r[2]))),
-            waits=tuple(read_wait(r) for r in sorted(waits, key=lambda r: (r[5], r[1]))),
-            ready=tuple(sorted(r[0] for r in ready)),
+        return _read_detail(run_id, await self._one("RUN", run_id, int(items)))
+
+    async def get_whole(
+        self, run_id: RunId, keys: Sequence[PayloadKey], *, after: int = 0, limit: int = 10_000
+    ) -> RunWhole:
+        wanted = pack([(key.place, key.kind) for key in keys])
+        row = await self._one("WHOLE_RUN", run_id, 0, after, limit, wanted)
+        *parts, events, texts = row
+        return RunWhole(
+            detail=_read_detail(run_id, parts),
+            events=tuple(read_event(r) for r in sorted(unpack(events))),
+            texts={PayloadKey(Place(r[0]), PayloadKind(r[1])): r[2] for r in unpack(texts)},
         )
 
     async def list_runs(self, wanted: RunFilter) -> Sequence[RunRow]:
@@ -231,6 +248,21 @@ class SqlReads:
         else:
             row = await self._find("ALIASED_VERSION", namespace, name, reference)
         return None if row is None else read_definition(row)
+
+    async def find_version_row(
+        self, namespace: str, name: str, reference: str | None = None
+    ) -> VersionRow | None:
+        if reference is None:
+            row = await self._find("NEWEST_ROW", namespace, name)
+        elif not (reference.isascii() and reference.isdigit()):
+            row = await self._find("ALIASED_ROW", namespace, name, reference)
+        elif len(reference) > _DIGITS_MAX:
+            return None
+        else:
+            row = await self._find("VERSION_ROW", namespace, name, int(reference))
+        if row is None:
+            return None
+        return VersionRow(name=name, version=row[0], hash=row[1], created_at=row[2])
 
     async def list_aliases(self, namespace: str, name: str) -> Sequence[AliasRow]:
         rows = await self._rows("ALIASES", namespace, name)

@@ -8,12 +8,12 @@ from typing import Any
 import orjson
 
 from tenuto.adapters.sql.engine import SqlEngine, Step, Steps
-from tenuto.adapters.sql.rows import lease_row, new_lease, pack, read_task, unpack
+from tenuto.adapters.sql.rows import pack, pack_granted, read_task, unpack
 from tenuto.model.ids import Place, RunId
 from tenuto.ports.dispatch import Hint
 from tenuto.ports.gateway import Beat
 from tenuto.ports.ready import HintedGrants, HintVerdict, Survey
-from tenuto.ports.store import Granted, GrantRequest
+from tenuto.ports.store import Granted, GrantRequest, new_lease
 
 
 class SqlReadyRows:
@@ -38,7 +38,6 @@ class SqlReadyRows:
             tasks = {(r[0], r[1]): r for r in unpack(found)}
             verdicts = {(RunId(r[0]), Place(r[1])): HintVerdict(r[2]) for r in unpack(said)}
             granted: list[Granted] = []
-            leases: list[list[Any]] = []
             ids = iter(request.lease_ids)
             for key in dict.fromkeys((hint.run_id, hint.place) for hint in hints):
                 found_row = tasks.get(key)
@@ -49,13 +48,11 @@ class SqlReadyRows:
                     task, next(ids), request.worker, now=now, lease_us=request.lease_us
                 )
                 granted.append(Granted(run_id=key[0], task=task, lease=lease, input=found_row[22]))
-                leases.append([*key, *lease_row(lease)])
                 verdicts[key] = HintVerdict.GRANTED
-            if leases:
-                leases.sort(key=lambda r: (r[0], r[1]))  # `within` needs them so
-                packed = pack(leases)
+            if granted:
+                packed = pack_granted(granted, lease_us=request.lease_us)
                 yield (
-                    (self._text["LEASE_TASKS"], (packed,)),
+                    (self._text["LEASE_TASKS"], (packed, now)),
                     (self._text["DELETE_GRANTED"], (packed,)),
                 )
             return HintedGrants(granted=tuple(granted), verdicts=verdicts)

@@ -23,6 +23,7 @@ from tenuto.ports.store import (
     DefinitionRow,
     DueTask,
     EventRow,
+    Granted,
     LeaseRow,
     NewMessage,
     NoteRow,
@@ -33,6 +34,9 @@ from tenuto.ports.store import (
 )
 
 Values = Sequence[Any]
+
+NO_LEASE: tuple[Param, ...] = (None,) * 6
+"""In place of a `lease_row`."""
 
 
 def pack(rows: Sequence[object]) -> str:
@@ -117,36 +121,24 @@ def read_task(row: Values) -> Task:
     )
 
 
-def new_lease(
-    task: Task, lease_id: LeaseId, worker: WorkerId, *, now: int, lease_us: int
-) -> LeaseRow:
-    """Lease a task from `now`: no lease reaches beyond its attempt's end (F7)."""
-    ends = [until for until in (task.total_until,) if until is not None]
+def lease_row(task: Task, lease_id: LeaseId, worker: WorkerId, *, lease_us: int) -> list[Param]:
+    """What `new_lease` says but for the moment, which the statement puts in: id, worker, three lengths and an end."""
     if task.timeout_us is not None:
-        ends.append(now + task.timeout_us)
-    attempt_until = min(ends, default=None)
-    return LeaseRow(
-        lease_id=lease_id,
-        worker=worker,
-        leased_at=now,
-        lease_until=min([now + lease_us, *ends]),
-        attempt_until=attempt_until,
-        heartbeat_until=None if task.heartbeat_us is None else now + task.heartbeat_us,
-    )
+        lease_us = min(lease_us, task.timeout_us)
+    return [lease_id, worker, lease_us, task.timeout_us, task.total_until, task.heartbeat_us]
 
 
-def lease_row(lease: LeaseRow | None) -> list[Param]:
-    """The six lease columns; all null without a lease."""
-    if lease is None:
-        return [None] * 6
-    return [
-        lease.lease_id,
-        lease.worker,
-        lease.leased_at,
-        lease.lease_until,
-        lease.attempt_until,
-        lease.heartbeat_until,
+def pack_granted(granted: Sequence[Granted], *, lease_us: int) -> str:
+    """Runs, places and leases, sorted as `within` needs them."""
+    rows = [
+        [
+            each.run_id,
+            each.task.place,
+            *lease_row(each.task, each.lease.lease_id, each.lease.worker, lease_us=lease_us),
+        ]
+        for each in sorted(granted, key=lambda each: (each.run_id, each.task.place))
     ]
+    return pack(rows)
 
 
 def read_lease(row: Values) -> LeaseRow | None:

@@ -19,11 +19,10 @@ from tenuto.adapters.sql.loading import load_params, read_loaded
 from tenuto.adapters.sql.ready import SqlReadyRows
 from tenuto.adapters.sql.rows import (
     Values,
-    lease_row,
     message_row,
-    new_lease,
     note_row,
     pack,
+    pack_granted,
     read_abandoned_task,
     read_definition,
     read_due_task,
@@ -53,6 +52,7 @@ from tenuto.ports.store import (
     NoteRow,
     Progress,
     Pulse,
+    new_lease,
 )
 
 _Dated = TypeVar("_Dated", Loaded, Due, Pulse, Committed)
@@ -63,6 +63,8 @@ _TURNS_MAX = 10_000
 """Queues whose turn is remembered."""
 FORGET_WORKER_US = 3_600_000_000
 """How long a worker that never left is listed as lost."""
+REFUSING_US = 1_000_000
+"""A queue that is behind refuses eager grants for a while: so long a commit that asks for some hopes for nothing."""
 QUEUES_MAX = 100
 """Of one grant's statement; a worker that serves more has several. SQLite takes 500 parts in a compound SELECT."""
 
@@ -115,6 +117,8 @@ class SqlStore(SqlReadyRows):
         }
         self._candidates: dict[int, str] = {}
         self._turns = Turns()
+        self._told_us, self._refused_us = 0, -REFUSING_US
+        """When the last commit was, and the last that was refused a grant; by the database's clock."""
 
     # -- readings that writes depend on
 
@@ -214,7 +218,12 @@ class SqlStore(SqlReadyRows):
 
     async def commit(self, changes: Sequence[Change], *, lease_us: int) -> Committed:
         commit = Commit(self._text, self._dialect, changes, lease_us=lease_us)
-        return self._told(await self._engine.write(commit.job))
+        hopeful = not commit.grants or self._told_us - self._refused_us >= REFUSING_US
+        done = await self._engine.write((commit.at_once() if hopeful else None) or commit.job)
+        self._told_us = done.now
+        if any(run not in done.losers for run, _ in commit.grants.keys() - done.granted):
+            self._refused_us = done.now
+        return self._told(done)
 
     async def grant(self, request: GrantRequest) -> Sequence[Granted]:
         limit = len(request.lease_ids)
@@ -238,18 +247,15 @@ class SqlStore(SqlReadyRows):
                 return ()
             found = _by_turns(found, queues)
             granted = []
-            leases: list[list[Any]] = []
             for r, lease_id in zip(found, request.lease_ids, strict=False):
                 task = read_task(r)
                 lease = new_lease(
                     task, lease_id, request.worker, now=now, lease_us=request.lease_us
                 )
                 granted.append(Granted(run_id=r[0], task=task, lease=lease, input=r[22]))
-                leases.append([r[0], r[1], *lease_row(lease)])
-            leases.sort(key=lambda r: (r[0], r[1]))  # `within` needs them so
-            packed = pack(leases)
+            packed = pack_granted(granted, lease_us=request.lease_us)
             yield (
-                (self._text["LEASE_TASKS"], (packed,)),
+                (self._text["LEASE_TASKS"], (packed, now)),
                 (self._text["DELETE_GRANTED"], (packed,)),
             )
             self._turns.served([each.task.queue for each in granted])

@@ -7,10 +7,12 @@ from enum import Enum
 from fastapi import FastAPI, Request, Response
 
 from tenuto.api.bodies import JSON, read_body
-from tenuto.api.models import AwaitedPage, EventBody, Stored
+from tenuto.api.messages import EventBody, EventsBody, Stored, StoredMany
+from tenuto.api.models import AwaitedPage
 from tenuto.api.nested import Heard, HeartbeatBody
 from tenuto.api.parameters import EventQuery
 from tenuto.api.service import UNSAFE, Service, body_of, encode, responses
+from tenuto.coordinator.commands import Message
 from tenuto.dsl.given import read_keep
 from tenuto.dsl.storable import check_word
 from tenuto.runtime.results import canonical
@@ -34,20 +36,36 @@ def add_routes(app: FastAPI, service: Service) -> None:
     async def send_event(request: Request) -> Response:
         """The oldest wait for (event, key) takes it, now or when it opens within `keep`, by default seven days."""
         body = await read_body(request, EventBody)
-        for word, what in (
-            (body.event, "event"),
-            (body.key, "key"),
-            (body.event_id or "", "event_id"),
-        ):
-            check_word(word, what)
+        message = _message(body, "")
         stored = await service.backend.commands.send_event(
-            body.event,
-            body.key,
-            canonical(body.payload, name="payload"),
-            event_id=body.event_id,
-            keep_us=read_keep(body.keep),
+            message.event,
+            message.key,
+            message.payload,
+            event_id=message.event_id,
+            keep_us=message.keep_us,
         )
         return Response(encode({"stored": stored}), status_code=202, media_type=JSON)
+
+    many = responses(StoredMany, *UNSAFE)
+    many[202] = many.pop(200)
+
+    @app.post(
+        "/v1/events/batch",
+        tags=TAGS,
+        summary="Send many events",
+        status_code=202,
+        responses=many,
+        openapi_extra=body_of(EventsBody),
+    )
+    async def send_events(request: Request) -> Response:
+        """All are stored when this answers; none is where one of them is wrong. Give each an `event_id`, and a request
+        whose answer was lost may be repeated.
+        """
+        body = await read_body(request, EventsBody)
+        messages = [_message(each, f"events.{number}.") for number, each in enumerate(body.events)]
+        stored = await service.backend.commands.send_events(messages)
+        items = [{"stored": each} for each in stored]
+        return Response(encode({"items": items}), status_code=202, media_type=JSON)
 
     @app.post(
         "/v1/events/heartbeat",
@@ -73,3 +91,16 @@ def add_routes(app: FastAPI, service: Service) -> None:
     async def list_awaited(event: EventQuery = None) -> Response:
         """Addresses (event, key), at most 1,000."""
         return await service.answer(lambda answers: answers.list_awaited(event=event))
+
+
+def _message(body: EventBody, path: str) -> Message:
+    """What a body says. `path`: of the body, for what is wrong in it."""
+    for word, what in ((body.event, "event"), (body.key, "key"), (body.event_id or "", "event_id")):
+        check_word(word, path + what)
+    return Message(
+        body.event,
+        body.key,
+        canonical(body.payload, name=f"{path}payload"),
+        event_id=body.event_id,
+        keep_us=read_keep(body.keep, f"{path}keep"),
+    )

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Annotated
 
 from fastapi import FastAPI, Header, Request, Response
+from starlette.types import Receive
 
 from tenuto.api.bodies import read_body
 from tenuto.api.models import (
@@ -17,6 +18,7 @@ from tenuto.api.models import (
     RunPage,
     RunReport,
     StartBody,
+    StartedReport,
     StartedRun,
     StartedRuns,
     StartManyBody,
@@ -38,6 +40,7 @@ from tenuto.api.parameters import (
     Since,
     Timeout,
     Until,
+    Wait,
     WorkflowQuery,
     instant,
 )
@@ -47,9 +50,11 @@ from tenuto.api.routes.workflows import SVG, picture
 from tenuto.api.service import JSON, UNSAFE, Service, body_of, encode, responses
 from tenuto.api.starting import Starter
 from tenuto.api.streams import ChangesStream, EventStream, RunStream
+from tenuto.coordinator.commands import Started
 from tenuto.dsl.storable import check_word
+from tenuto.model.errors import Unavailable
 from tenuto.views.answers import LIMIT, LIMIT_MAX, Answers
-from tenuto.views.documents import Document
+from tenuto.views.documents import run_document
 from tenuto.views.picture import run_svg
 
 TAGS: list[str | Enum] = ["runs"]
@@ -76,7 +81,7 @@ def _add_starts(app: FastAPI, service: Service) -> None:
         tags=TAGS,
         summary="Start a run",
         responses=responses(
-            StartedRun,
+            StartedRun | StartedReport,
             *UNSAFE,
             "not_found",
             about="The key had its run already (header Deduplicated: true)",
@@ -89,8 +94,15 @@ def _add_starts(app: FastAPI, service: Service) -> None:
         idempotency_key: Annotated[
             str | None, Header(description="as `key` of the body: one key, one run")
         ] = None,
+        wait: Wait = 0.0,
     ) -> Response:
-        """It is stored, and will be carried on, when this answers. Repeat it with the same key after a lost answer."""
+        """It is stored, and will be carried on, when this answers. Repeat it with the same key after a lost answer.
+
+        With `wait` the answer comes when the run is final or the time is up, and is its report as it stands then: look
+        at `state`. Who hangs up cancels nothing.
+        """
+        if wait:
+            service.held.check()
         body = await read_body(request, StartBody)
         check_word(body.key or "", "key")
         if idempotency_key is not None:
@@ -105,13 +117,21 @@ def _add_starts(app: FastAPI, service: Service) -> None:
             check_word(idempotency_key, "Idempotency-Key")
         size = len(await request.body())
         started = await starter.start(body, body.key or idempotency_key, size=size)
-        run_id, again = started.run_id, not started.created
-
-        async def shown(answers: Answers) -> Document:
-            return {**await answers.get_run_row(run_id), "deduplicated": again}
-
-        headers = {"Location": f"/v1/runs/{run_id}"} | ({"Deduplicated": "true"} if again else {})
-        return await service.show(shown, status=200 if again else 201, headers=headers)
+        again, deduplicated = not started.created, b',"deduplicated":'
+        if wait:
+            content = await _end_of(service, started, request.receive, wait)
+        elif started.row is not None:
+            content = encode(run_document(started.row))
+        else:
+            run_id = started.run_id
+            content = encode(await service.backend.glance(lambda each: each.get_run_row(run_id)))
+        headers = {"Location": f"/v1/runs/{started.run_id}"}
+        return Response(
+            content.removesuffix(b"}") + deduplicated + (b"true}" if again else b"false}"),
+            status_code=200 if again else 201,
+            media_type=JSON,
+            headers=headers | ({"Deduplicated": "true"} if again else {}),
+        )
 
     @app.post(
         "/v1/workflows/{name}/runs",
@@ -131,6 +151,23 @@ def _add_starts(app: FastAPI, service: Service) -> None:
         started = await starter.start_many(name, body, size=size)
         items = [{"run_id": each.run_id, "deduplicated": not each.created} for each in started]
         return Response(encode({"items": items}), media_type=JSON)
+
+
+async def _end_of(service: Service, started: Started, receive: Receive, within_s: float) -> bytes:
+    """The report of a run that was started, at its end or as it stands when nobody can wait any longer.
+
+    It is stored: whatever happens now, the answer must not say that nothing was written.
+    """
+    try:
+        if service.held.has_room:
+            async with service.held.hold(receive, within_s):
+                wait = service.backend.commands.wait
+                return await service.final_report(await wait(started.run_id, fresh=started.created))
+        return await service.report(started.run_id)
+    except Unavailable:
+        if started.row is None:
+            raise
+        return encode(run_document(started.row))
 
 
 def _add_lists(app: FastAPI, service: Service) -> None:
@@ -241,7 +278,7 @@ def _add_waiting(app: FastAPI, service: Service) -> None:
         """Answers when the run is final or the time is up: look at `state`."""
         async with held.hold(request.receive, timeout):
             row = await backend.glance(lambda answers: answers.found(run_id, backend.commands.wait))
-            return await service.final_report(row.run_id)
+            return Response(await service.final_report(row), media_type=JSON)
         return await service.answer(lambda answers: answers.get_run(run_id))
 
 

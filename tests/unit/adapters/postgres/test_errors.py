@@ -3,7 +3,14 @@ import ssl
 import asyncpg
 import pytest
 
-from tenuto.adapters.postgres.errors import Fate, fate_of, is_bounced, refusal, translate
+from tenuto.adapters.postgres.errors import (
+    Fate,
+    fate_of,
+    is_bounced,
+    is_undone,
+    refusal,
+    translate,
+)
 from tenuto.model.errors import InvalidInput, InvariantViolated, NotFound, TenutoError, Unavailable
 
 WHERE = "postgresql://db/work"
@@ -47,6 +54,29 @@ def test_trouble_without_a_state_costs_the_connection(error: BaseException) -> N
     assert fate_of(error) is Fate.GONE
 
 
+@pytest.mark.parametrize(
+    ("error", "undone"),
+    [
+        (of_state("25006"), True),
+        (
+            RuntimeError("unable to perform operation on <TCPTransport>; the handler is closed"),
+            True,
+        ),
+        (asyncpg.InternalClientError("cannot switch to state 12; another operation"), True),
+        (asyncpg.InternalClientError("unexpected"), False),
+        (of_state("57P01"), False),
+        (of_state("57014"), False),
+        (of_state("08006"), False),
+        (ConnectionResetError(), False),
+        (TimeoutError(), False),
+    ],
+    ids=repr,
+)
+def test_what_was_refused_or_never_sent_wrote_nothing(error: BaseException, undone: bool) -> None:
+    """Of anything else that costs the connection it is unknown, where it was a COMMIT."""
+    assert is_undone(error) is undone
+
+
 def test_our_own_errors_cost_nothing() -> None:
     assert fate_of(NotFound("run", "x")) is Fate.FAILED
 
@@ -66,6 +96,13 @@ def test_our_own_errors_cost_nothing() -> None:
         (ConnectionResetError(), Unavailable, "has closed the connection"),
         (
             RuntimeError("unable to perform operation on <TCPTransport>; the handler is closed"),
+            Unavailable,
+            "has closed the connection",
+        ),
+        (
+            asyncpg.InternalClientError(
+                "cannot switch to state 12; another operation (2) is in progress"
+            ),
             Unavailable,
             "has closed the connection",
         ),

@@ -1,10 +1,20 @@
-from tenuto.adapters.postgres.routines import Routines, routine
+from tenuto.adapters.postgres.routines import AT_ONCE, Routines, routine
 from tenuto.adapters.sql.engine import Step
+from tenuto.adapters.sql.sequences import Checked
 
 LOCK, GUARD = "SELECT $1", "SELECT $1, $2"
 WRITES = ("INSERT $1", "UPDATE $1, $2", "DELETE $1", "UPDATE $1, $2", "LEASE $1")
 CHECK, WRITE = routine((LOCK, GUARD)), routine(WRITES)
 ROUTINES = Routines((CHECK, WRITE))
+NOW = "SELECT now()"
+WHOLE = routine(
+    Checked(
+        texts=(LOCK, NOW, "SELECT 1 WHERE $1", *WRITES),
+        moment=NOW,
+        checks=frozenset({"SELECT 1 WHERE $1"}),
+        timed={"UPDATE $1, $2": 2},
+    )
+)
 
 
 def folded(*group: Step) -> list[Step]:
@@ -52,3 +62,41 @@ def test_the_name_is_of_the_texts() -> None:
 def test_without_routines_nothing_changes() -> None:
     group: list[Step] = [(LOCK, ("a",)), (GUARD, ("b", 3))]
     assert list(Routines(()).folded(group)) == group
+
+
+def test_a_statement_without_parameters_has_one_that_says_whether_it_is_wanted() -> None:
+    both = routine(("DELETE old", "INSERT $1"))
+    sent = list(Routines((both,)).folded([("DELETE old", ()), ("INSERT $1", ("a",))]))
+    assert sent == [(both.call, (1, "a"))]
+
+
+def test_all_of_a_hoped_for_group_is_one_call() -> None:
+    group: list[Step] = [
+        (LOCK, ("a",)),
+        (NOW, ()),
+        ("SELECT 1 WHERE $1", ("b",)),
+        ("UPDATE $1, $2", ("c", None)),
+        ("UPDATE $1, $2", ("d", None)),
+    ]
+    routines = Routines((CHECK, WRITE, WHOLE))
+
+    for _ in range(2):  # as it is remembered, too
+        assert routines.at_once(group) == (
+            WHOLE.call,
+            ("a", 1, "b", None, "c", None, None, "d", None, None),
+        )
+
+
+def test_without_its_function_there_is_no_such_call() -> None:
+    assert ROUTINES.at_once([(NOW, ())]) is None
+
+
+def test_an_ordinary_group_never_calls_what_may_leave_it_out() -> None:
+    group: list[Step] = [("INSERT $1", ("a",)), ("LEASE $1", ("b",))]
+    assert list(Routines((WHOLE,)).folded(group)) == group
+
+
+def test_a_call_that_is_a_whole_commit_is_known_by_its_name() -> None:
+    """The tests' proxy cuts connections at it."""
+    assert WHOLE.call.startswith(f"SELECT * FROM {AT_ONCE}")
+    assert len(WHOLE.name) < 64

@@ -8,12 +8,13 @@ import pytest
 from tests.support.store import LEASE_US, START, WORKER, A, a_task
 
 from tenuto.adapters.sql.rows import (
+    NO_LEASE,
     epoch_suffix,
     inner_range,
     items_range,
     lease_row,
-    new_lease,
     pack,
+    pack_granted,
     parts_range,
     plain_task_row,
     read_due_task,
@@ -31,6 +32,7 @@ from tenuto.machine.snapshot import OpenedWait, Timer
 from tenuto.model.errors import InvariantViolated
 from tenuto.model.ids import LeaseId, Place, RunId, item_place, page_place, undo_place
 from tenuto.model.states import TaskState
+from tenuto.ports.store import Granted, new_lease
 
 RUN = RunId("run")
 
@@ -72,11 +74,35 @@ def test_a_task_that_is_not_plain_is_written_whole(columns: dict[str, Any]) -> N
     assert plain_task_row(RUN, a_task()) == task_row(RUN, a_task())[:17]
 
 
-def test_a_lease_survives_the_way_through_a_row() -> None:
+def test_a_lease_is_written_without_its_moment() -> None:
+    """The database puts that in; what comes of it: tests/conformance/test_commit.py."""
+    task = a_task(timeout_us=7, total_until=START + 9, heartbeat_us=3)
+
+    row = lease_row(task, LeaseId("l"), WORKER, lease_us=LEASE_US)
+
+    assert row == ["l", WORKER, 7, 7, START + 9, 3]
+    assert len(NO_LEASE) == len(row)
+
+
+def test_a_lease_is_read_as_the_database_has_it() -> None:
     lease = new_lease(a_task(timeout_us=7), LeaseId("l"), WORKER, now=START, lease_us=LEASE_US)
 
-    assert read_lease(lease_row(lease)) == lease
-    assert read_lease(lease_row(None)) is None
+    assert read_lease(("l", WORKER, START, START + 7, START + 7, None)) == lease
+    assert read_lease(NO_LEASE) is None
+
+
+def test_granted_leases_are_sorted_by_run() -> None:
+    """The bounds of a set say first and last."""
+    lease = new_lease(a_task(), LeaseId("l"), WORKER, now=START, lease_us=LEASE_US)
+    granted = [
+        Granted(run_id=RunId(run), task=a_task(place), lease=lease, input="1")
+        for run, place in (("b", "a"), ("a", "b"), ("a", "a"))
+    ]
+
+    rows = unpack(pack_granted(granted, lease_us=LEASE_US))
+
+    assert [row[:2] for row in rows] == [["a", "a"], ["a", "b"], ["b", "a"]]
+    assert rows[0][2:] == lease_row(a_task(), LeaseId("l"), WORKER, lease_us=LEASE_US)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,10 @@ HOT = {
         name: getattr(s.reads, name)
         for name in (
             "RUN",
+            "WHOLE_RUN",
+            "NEWEST_ROW",
+            "VERSION_ROW",
+            "ALIASED_ROW",
             "RUNS",
             "TOP_RUNS",
             "CHILD_RUNS",

@@ -37,3 +37,24 @@ def with_columns(text: str) -> str:
         .replace("[run]", run_columns)
         .replace("[state]", state_columns)
     )
+
+
+def with_lease(text: str, first: int) -> str:
+    """Put in how a lease that begins at $2 ends; NULLs without one. No lease reaches beyond its attempt's end (F7).
+
+    From column `first` on a row of $1 says: its length, the attempt's, when all attempts end, a heartbeat's length
+    (`adapters.sql.rows.lease_row`).
+    """
+    us, attempt_us, end, heartbeat_us = (
+        f"CAST(w.value->>{n} AS BIGINT)" for n in range(first, first + 4)
+    )
+    now = "CAST($2 AS BIGINT)"
+    times = {
+        "[leased_at]": f"CASE WHEN w.value->>{first} IS NULL THEN NULL ELSE {now} END",
+        "[lease_until]": f"{{least}}({now} + {us}, COALESCE({end}, {now} + {us}))",
+        "[attempt_until]": f"COALESCE({{least}}({now} + {attempt_us}, {end}), {now} + {attempt_us}, {end})",
+        "[heartbeat_until]": f"{now} + {heartbeat_us}",
+    }
+    for name, time in times.items():
+        text = text.replace(name, time)
+    return text

@@ -29,6 +29,32 @@ SELECT
   )
 """)
 
+# The same, with a page of events and the newest texts of some keys, all by primary keys. $3 number of the event before
+# $4 limit $5 keys [[place, kind]]
+WHOLE_RUN = (
+    RUN
+    + """,
+  (
+    SELECT {pack}e.seq, e.at, e.kind, e.place, e.data{packed}
+    FROM (
+      SELECT * FROM events WHERE run_id = $1 AND seq > $3 ORDER BY seq LIMIT $4
+    ) AS e
+  ),
+  (
+    SELECT {pack}
+      w.value->>0, w.value->>1,
+      (
+        SELECT p.text FROM payloads AS p
+        WHERE p.run_id = $1 AND p.place = w.value->>0 AND p.kind = w.value->>1
+        ORDER BY p.seq DESC
+        LIMIT 1
+      )
+    {packed}
+    FROM {each_5} AS w
+  )
+"""
+)
+
 # A page, newest first. $1 namespace $2 workflow or null $3 states or null $4 before or null $5 limit $6 key or null
 # $7 since or null $8 until or null $9 an id before those since $10 the parent or source. Ids are drawn a moment before
 # the run is made. Paused runs answer to the state `paused` as well as to their own.
@@ -194,6 +220,30 @@ FROM (
 ) AS n
 CROSS JOIN definitions AS d
 WHERE d.namespace = $1 AND d.name = n.name AND d.version = n.newest
+"""
+
+# A version without its text and graph, which may be large: the newest, one by number, one by alias.
+# $1 namespace $2 name
+NEWEST_ROW = """
+SELECT version, hash, created_at
+FROM definitions
+WHERE namespace = $1 AND name = $2
+ORDER BY version DESC
+LIMIT 1
+"""
+# $3 version
+VERSION_ROW = """
+SELECT version, hash, created_at
+FROM definitions
+WHERE namespace = $1 AND name = $2 AND version = $3
+"""
+# $3 alias
+ALIASED_ROW = """
+SELECT d.version, d.hash, d.created_at
+FROM aliases AS a
+CROSS JOIN definitions AS d
+WHERE a.namespace = $1 AND a.name = $2 AND a.alias = $3
+  AND d.namespace = a.namespace AND d.name = a.name AND d.version = a.version
 """
 
 # $1 namespace $2 name $3 the version before the page or null $4 limit
