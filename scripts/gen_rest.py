@@ -36,10 +36,11 @@ whatever else the repetition says, and the answer has `Deduplicated: true`.
 Who starts many sends up to 500 in one request (`POST /v1/workflows/{name}/runs`): they share the request, the checks
 and the commit, which costs both sides far less than a request each.
 
-Who wants the result starts and waits in one request: `POST /v1/runs?wait=30` answers when the run is final, with the
-report that `/wait` gives, or after these seconds (at most 60) with the run as it stands. `state` says which; longer
-waits go on by `/v1/runs/{run_id}/wait`. The run is stored before anybody waits: who hangs up, and a server that stops,
-ends the wait and not the run, and a repetition with the same key waits for the same run.
+Who wants the result starts and waits in one request: `POST /v1/runs?wait=30` answers when the run is final, with its
+`output` or `error`, or after these seconds (at most 60) with the run as it stands. `state` says which; longer waits go
+on by `/v1/runs/{run_id}/wait`, which answers with the whole report. The run is stored before anybody waits:
+who hangs up, and a server that stops, ends the wait and not the run, and a repetition with the same key waits for the
+same run.
 
 ```bash
 curl -X POST 'localhost:8080/v1/runs?wait=30' -H 'Content-Type: application/json' \\

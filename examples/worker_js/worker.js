@@ -18,6 +18,7 @@ const servers = (process.argv[2] ?? "127.0.0.1:50051").split(",");
 const worker = { protocol: 1, worker: `js-${randomUUID().slice(0, 8)}`, queues: ["default"],
   names: Object.keys(tasks), capacity: 10, version: "worker_js 1" };
 const held = new Map(); // lease id -> { task, until, stopper, alive }: every lease that we have
+const read = new Set(); // notes of servers that were printed
 const open = new Map(); // call number -> { message, sent, resolve, reject }: what has no answer yet
 let stream = null;      // set from `welcome` until it breaks or drains
 let said = "", number = 1, leaseUs = 10_000_000, pause = 50, stopping = false;
@@ -58,6 +59,8 @@ function connect() {
     const call = open.get(message.call);
     if (message.welcome) {
       console.error(`${servers[0]}: connected, tenuto ${message.welcome.version}`);
+      for (const note of message.welcome.notes) // what whoever started this worker should know, once
+        if (!read.has(note)) read.add(note), console.error(`${servers[0]}: ${note}`);
       [stream, pause, leaseUs, said] = [mine, 50, message.welcome.lease_us, ""];
       for (const [call, { message }] of open) stream.write({ call, ...message });
     } else if (message.drain) { // the server wants us elsewhere: answers still come, then we go

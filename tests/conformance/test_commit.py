@@ -192,7 +192,7 @@ async def test_a_claimed_timer_may_be_set_anew_by_the_same_change(
 async def test_two_changes_that_claim_one_message_do_not_both_win(store: Store) -> None:
     runs = [new_run_id(), new_run_id()]
     await commit(store, *(a_start(run, a_task()) for run in runs))
-    await store.post(a_message())
+    await store.post([a_message()])
 
     done = await store.commit(
         [a_change(run, 1, claims=Claims(messages=(MessageId("m1"),))) for run in runs],
@@ -551,8 +551,8 @@ async def test_an_empty_commit_says_the_time(store: Store) -> None:
 async def _a_run_with_everything(store: Store) -> RunId:
     """At seq 2: a leased, b offered, a timer, an open wait w; messages m1 (kept) and `used`."""
     leased = await a_leased_run(store)
-    await store.post(a_message("used", key="other"))
-    await store.post(a_message("m1"))
+    await store.post([a_message("used", key="other")])
+    await store.post([a_message("m1")])
     b = a_task("b", queue_timeout_us=1, queue_until=START)
     await commit(
         store,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
+from tests.support.graphs import definition, graph, index_of, value
 from tests.support.store import (
     a_definition,
     a_settlement,
@@ -14,10 +16,16 @@ from tests.support.store import (
     new_run_id,
 )
 
+from tenuto.adapters.cel import CelParser
+from tenuto.dsl.compile import load
+from tenuto.model.definition import Call, Foreach, Handler, NodeType, Work
 from tenuto.model.errors import Conflict, NotFound
+from tenuto.model.expressions import Expression, ExpressionKind
+from tenuto.model.graph import Graph
 from tenuto.model.ids import Place
-from tenuto.ports.reads import AliasRow, Reads
-from tenuto.ports.store import NoticeKind, NoticeRow, Store
+from tenuto.model.stored import content_hash, encode_graph
+from tenuto.ports.reads import AliasRow, NamedQueues, Reads
+from tenuto.ports.store import DefinitionRow, NoticeKind, NoticeRow, Store
 
 
 async def test_versions_count_from_one_for_each_name(store: Store) -> None:
@@ -271,3 +279,86 @@ async def test_a_version_is_not_deleted_while_a_child_of_it_is_about_to_start(
         await store.drop_version("default", "order", 1)
 
     assert len(await reads.list_versions("default", "order")) == 1
+
+
+# -- queues -------------------------------------------------------------------------------------------------------
+
+
+def _work(queue: str | Expression, task: str = "w") -> Work:
+    return Work(task, value("{}"), queue=queue)
+
+
+async def _store_graph(store: Store, whole: Graph, **columns: str) -> DefinitionRow:
+    row = a_definition(content_hash(whole.definition), **columns)
+    return await store.put_definition(replace(row, graph=encode_graph(whole)))
+
+
+async def test_queues_are_named_by_work_wherever_it_stands(store: Store, reads: Reads) -> None:
+    undo = Handler(NodeType.TASK, _work("undo"))
+    made = definition(
+        "e; a; c",
+        types={"e": "foreach", "c": "call"},
+        details={
+            "e": Foreach(_work("body"), source=_work("pages")),
+            "a": _work("plain"),
+            "c": Call(None, 0, value("{}")),
+        },
+    )
+    nodes = (made.nodes[0], replace(made.nodes[1], compensate=undo), made.nodes[2])
+    inline = replace(definition("b", details={"b": _work("Inline_1.x-y")}), inline=True)
+    made = replace(made, nodes=nodes, on_failure=Handler(NodeType.TASK, _work("last")))
+    await _store_graph(store, index_of(replace(made, inlines=(inline,))))
+    await _store_graph(store, graph("a", details={"a": _work("q" * 100)}), namespace="other")
+
+    found = await reads.list_queues()
+
+    names = {"undo", "body", "pages", "plain", "Inline_1.x-y", "last", "q" * 100}
+    assert found == NamedQueues(queues=frozenset(names), computed=False)
+
+
+async def test_what_a_user_writes_of_queues_elsewhere_names_none(
+    store: Store, reads: Reads
+) -> None:
+    made = replace(
+        definition("a", details={"a": _work("mail", task='"queue":"text","queue_timeout_us":')}),
+        description='"queue":"text","queue_timeout_us":\\"queue\\":\0é',
+        vars='{"queue":"var","queue_timeout_us":1,"of":{"queue":["name","x"]}}',
+        input_schema='{"properties":{"queue":{"type":"string"}}}',
+    )
+    await _store_graph(store, index_of(made))
+
+    assert await reads.list_queues() == NamedQueues(queues=frozenset({"mail"}), computed=False)
+
+
+async def test_a_queue_that_is_computed_is_noticed(store: Store, reads: Reads) -> None:
+    asked = Expression(ExpressionKind.NAME, '"${input.queue}"' + " " * 200, "queue")
+    await _store_graph(store, graph("a; b", details={"a": _work(asked), "b": _work("mail")}))
+
+    assert await reads.list_queues() == NamedQueues(queues=frozenset({"mail"}), computed=True)
+
+
+async def test_queues_of_deleted_versions_are_no_longer_named(store: Store, reads: Reads) -> None:
+    assert await reads.list_queues() == NamedQueues(queues=frozenset(), computed=False)
+    for queue in ("old", "new"):
+        await _store_graph(store, graph("a", details={"a": _work(queue)}))
+
+    await store.drop_version("default", "order", 1)
+
+    assert (await reads.list_queues()).queues == {"new"}
+
+
+async def test_what_is_compiled_from_a_users_text_is_found_too(store: Store, reads: Reads) -> None:
+    text = """
+name: order
+nodes:
+  a: {type: task, task: x, queue: mail}
+  b: {type: http, request: {url: "http://x.test"}, needs: a}
+  c: {type: task, task: x, queue: "${1 < 2 ? 'a' : 'b'}", needs: b}
+"""
+    loaded = load(text, file="order.yaml", parser=CelParser())
+    assert loaded.graph is not None, loaded.findings
+    await _store_graph(store, loaded.graph)
+
+    found = await reads.list_queues()
+
+    assert found == NamedQueues(queues=frozenset({"mail", "default"}), computed=True)

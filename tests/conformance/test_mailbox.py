@@ -26,9 +26,9 @@ ADDRESS = ("default", "approved", "k", None)
 
 
 async def test_the_oldest_unused_message_is_loaded(store: Store, clock: TurnedClock) -> None:
-    assert await store.post(a_message("m2", payload='"first"'))
+    assert await store.post([a_message("m2", payload='"first"')]) == [True]
     clock.turn(1)
-    assert await store.post(a_message("m1", payload='"später"'))
+    assert await store.post([a_message("m1", payload='"später"')]) == [True]
 
     loaded = await store.load(LoadRequest(mailbox=(ADDRESS,)))
 
@@ -39,20 +39,20 @@ async def test_a_duplicate_event_id_is_dropped_even_when_the_first_was_used(stor
     """Catalogue H7."""
     run_id = new_run_id()
     await commit(store, a_start(run_id))
-    assert await store.post(a_message("m1", event_id="once"))
-    assert not await store.post(a_message("m2", event_id="once"))
-    assert await store.post(a_message("m3", event_id="once", namespace="other"))
+    assert await store.post([a_message("m1", event_id="once")]) == [True]
+    assert await store.post([a_message("m2", event_id="once")]) == [False]
+    assert await store.post([a_message("m3", event_id="once", namespace="other")]) == [True]
 
     await commit(store, a_change(run_id, 1, claims=Claims(messages=(MessageId("m1"),))))
 
-    assert not await store.post(a_message("m4", event_id="once"))
+    assert await store.post([a_message("m4", event_id="once")]) == [False]
     assert (await store.load(LoadRequest(mailbox=(ADDRESS,)))).mailbox == {}
 
 
 async def test_an_old_message_is_forgotten(store: Store, clock: TurnedClock) -> None:
     """Catalogue H15."""
     run_id = new_run_id()
-    await store.post(a_message("m1", event_id="once", keep_us=SECOND))
+    await store.post([a_message("m1", event_id="once", keep_us=SECOND)])
     await _open(store, run_id, "w")
     clock.turn(SECOND)
 
@@ -60,14 +60,16 @@ async def test_an_old_message_is_forgotten(store: Store, clock: TurnedClock) -> 
     assert await _matches(store) == []
     claimed = a_change(run_id, 1, claims=Claims(messages=(MessageId("m1"),)))
     assert (await store.commit([claimed], lease_us=LEASE_US)).losers == {run_id}
-    assert await store.post(a_message("m2", event_id="once")), "its id may be used again"
+    assert await store.post([a_message("m2", event_id="once")]) == [True], (
+        "its id may be used again"
+    )
 
 
 async def test_a_message_that_finds_a_wait_is_matched(store: Store) -> None:
     run_id = new_run_id()
     wait = await _open(store, run_id, "w")
 
-    await store.post(a_message())
+    await store.post([a_message()])
 
     assert (await store.due(limit=10, runs=None)).matches == (
         Match(run_id=run_id, wait=wait, message_id=MessageId("m1"), payload='{"ok":true}'),
@@ -76,7 +78,7 @@ async def test_a_message_that_finds_a_wait_is_matched(store: Store) -> None:
 
 async def test_a_message_that_was_there_before_the_wait_is_matched(store: Store) -> None:
     run_id = new_run_id()
-    await store.post(a_message())
+    await store.post([a_message()])
     assert await _matches(store) == []
 
     await _open(store, run_id, "w")
@@ -90,7 +92,7 @@ async def test_a_message_that_was_there_before_the_wait_is_matched(store: Store)
 async def test_another_address_is_no_match(store: Store, other: dict[str, str]) -> None:
     await _open(store, new_run_id(), "w")
 
-    await store.post(a_message(**other))
+    await store.post([a_message(**other)])
 
     assert await _matches(store) == []
 
@@ -106,7 +108,7 @@ async def test_each_message_meets_every_wait_for_its_address_oldest_first(
     await _open(store, second, "d", seq=1)
     await _open(store, second, "c", seq=2)
     for name in ("m1", "m2"):
-        await store.post(a_message(name))
+        await store.post([a_message(name)])
         clock.turn(1)
 
     waits = [(first, "b"), (second, "c"), (second, "d"), (second, "late")]
@@ -118,7 +120,7 @@ async def test_no_message_is_cut_short_of_a_wait(store: Store, clock: TurnedCloc
     waits = tuple(OpenedWait(Place(f"w{n:02}"), "approved", "k", 1, START) for n in range(15))
     await commit(store, a_start(run_id, waits=waits))
     for name in ("m1", "m2"):
-        await store.post(a_message(name))
+        await store.post([a_message(name)])
         clock.turn(1)
 
     assert [name for name, _, _ in await _matches(store, limit=1)] == ["m1"] * 15
@@ -128,8 +130,8 @@ async def test_no_message_is_cut_short_of_a_wait(store: Store, clock: TurnedCloc
 async def test_a_message_left_over_waits_for_the_next_wait(store: Store) -> None:
     run_id = new_run_id()
     await _open(store, run_id, "w")
-    await store.post(a_message("m1"))
-    await store.post(a_message("m2"))
+    await store.post([a_message("m1")])
+    await store.post([a_message("m2")])
     await commit(
         store,
         a_change(
@@ -150,7 +152,7 @@ async def test_matches_can_be_asked_for_some_runs_only(store: Store) -> None:
     first, second = new_run_id(), new_run_id()
     await _open(store, first, "w")
     await _open(store, second, "w")
-    await store.post(a_message())
+    await store.post([a_message()])
 
     assert await _matches(store, runs=(second,)) == [("m1", second, "w")]
 
@@ -161,7 +163,7 @@ async def test_a_quarantined_run_takes_no_message(store: Store) -> None:
     await _open(store, second, "w")
     await store.quarantine(first, "cannot be decided")
 
-    await store.post(a_message())
+    await store.post([a_message()])
 
     assert await _matches(store) == [("m1", second, "w")]
 
@@ -171,7 +173,7 @@ async def test_the_oldest_wait_is_found_however_few_are_asked_for(store: Store) 
     first, second = new_run_id(), new_run_id()
     await _open(store, first, "w", opened_at=START + 1)
     await _open(store, second, "w")
-    await store.post(a_message())
+    await store.post([a_message()])
 
     assert await _matches(store, limit=1) == [("m1", second, "w"), ("m1", first, "w")]
 
@@ -179,7 +181,7 @@ async def test_the_oldest_wait_is_found_however_few_are_asked_for(store: Store) 
 async def test_matches_are_limited(store: Store) -> None:
     for n in range(5):
         await _open(store, new_run_id(), "w", key=f"k{n}")
-        await store.post(a_message(f"m{n}", key=f"k{n}"))
+        await store.post([a_message(f"m{n}", key=f"k{n}")])
 
     assert [name for name, _, _ in await _matches(store, limit=2)] == ["m0", "m1"]
 
@@ -187,9 +189,65 @@ async def test_matches_are_limited(store: Store) -> None:
 @pytest.mark.parametrize("text", ["a\0b", "half \ud800"])
 async def test_an_address_that_cannot_be_stored_is_refused(store: Store, text: str) -> None:
     with pytest.raises(InvalidInput, match="key"):
-        await store.post(a_message(key=text))
+        await store.post([a_message(key=text)])
     with pytest.raises(InvalidInput, match="event"):
-        await store.post(a_message(event=text))
+        await store.post([a_message(event=text)])
+
+
+# -- many at once -------------------------------------------------------------------------------------------------
+
+
+async def test_of_many_messages_each_event_id_is_kept_once_the_first(store: Store) -> None:
+    """The same answers as one after the other."""
+    await store.post([a_message("m0", event_id="known")])
+    sent = [
+        a_message("m1", event_id="z"),
+        a_message("m2", event_id="known"),
+        a_message("m3"),
+        a_message("m4", event_id="z", key="elsewhere"),
+        a_message("m5", event_id="known", namespace="other"),
+        a_message("m6"),
+        a_message("m7", event_id="a"),
+    ]
+
+    assert await store.post(sent) == [True, False, True, False, True, True, True]
+    assert await _unused(store) == ["m0", "m1", "m3", "m6", "m7"]
+    assert await store.post([]) == ()
+
+
+async def test_of_many_messages_those_wake_somebody_for_which_a_wait_is_open(store: Store) -> None:
+    first, second = new_run_id(), new_run_id()
+    await _open(store, first, "w", key="a")
+    await _open(store, second, "w", key="b")
+
+    await store.post([a_message(f"m{n}", key=key) for n, key in enumerate("bcab")])
+
+    assert await _matches(store) == [("m0", second, "w"), ("m2", first, "w"), ("m3", second, "w")]
+    await _open(store, second, "late", seq=1, key="c")
+    assert ("m1", second, "late") in await _matches(store)
+
+
+@pytest.mark.parametrize("wrong", [{"key": "a\0b"}, {"event_id": "half \ud800"}], ids=ascii)
+async def test_where_one_cannot_be_stored_none_is(store: Store, wrong: dict[str, str]) -> None:
+    with pytest.raises(InvalidInput):
+        await store.post([a_message("m1", event_id="new"), a_message("m2", **wrong)])
+
+    assert await _unused(store) == []
+    assert await store.post([a_message("m3", event_id="new")]) == [True]
+
+
+async def test_many_messages_push_out_at_least_as_many_old_ones(
+    store: Store, clock: TurnedClock
+) -> None:
+    """Or a mailbox that is filled by the hundred would never be emptied. Catalogue H15."""
+    old = [a_message(f"old-{n}", event_id=f"e{n}", keep_us=SECOND) for n in range(300)]
+    assert all(await store.post(old))
+    clock.turn(SECOND)
+
+    await store.post([a_message(f"new-{n}") for n in range(300)])
+
+    again = [a_message(f"again-{n}", event_id=f"e{n}") for n in range(300)]
+    assert all(await store.post(again)), "their ids may be used again"
 
 
 # -- posted by runs -----------------------------------------------------------------------------------------------
@@ -218,7 +276,7 @@ async def test_a_message_that_a_run_posts_twice_is_kept_once(
 ) -> None:
     """Its event id says so, however it came."""
     run_id = new_run_id()
-    await store.post(a_message("m1", event_id="once"))
+    await store.post([a_message("m1", event_id="once")])
     twice = (a_message("m2", event_id="once"), a_message("m3", event_id="other"))
     await commit(store, a_start(run_id, posts=twice))
     await commit(store, a_change(run_id, 1, posts=(a_message("m4", event_id="other"),)))
@@ -251,12 +309,12 @@ async def test_an_address_with_nul_is_a_bug_of_the_poster(store: Store) -> None:
 
 async def test_messages_are_found_one_after_another(store: Store, clock: TurnedClock) -> None:
     for name in ("m2", "m1", "m3"):
-        await store.post(a_message(name))
-        await store.post(a_message(f"other-{name}", key="other"))
+        await store.post([a_message(name)])
+        await store.post([a_message(f"other-{name}", key="other")])
         clock.turn(1)
-    await store.post(a_message("m0"))
+    await store.post([a_message("m0")])
     clock.turn(-1)
-    await store.post(a_message("m4"))  # as old as m3
+    await store.post([a_message("m4")])  # as old as m3
 
     assert await _unused(store) == ["m2", "m1", "m3", "m4", "m0"]
 
@@ -268,7 +326,7 @@ async def test_a_used_message_still_says_which_comes_next(store: Store, clock: T
     run_id = new_run_id()
     await commit(store, a_start(run_id))
     for name in ("m1", "m2"):
-        await store.post(a_message(name))
+        await store.post([a_message(name)])
         clock.turn(1)
     await commit(store, a_change(run_id, 1, claims=Claims(messages=(MessageId("m1"),))))
 
@@ -299,7 +357,7 @@ async def test_a_message_that_every_wait_refused_is_left_alone_until_another_ope
 ) -> None:
     runs = [new_run_id(), new_run_id()]
     waits = [await _open(store, run, "w") for run in runs]
-    await store.post(a_message())
+    await store.post([a_message()])
     refusals = [
         (MessageId("m1"), run, wait.place, wait.version)
         for run, wait in zip(runs, waits, strict=True)
@@ -321,7 +379,7 @@ async def test_a_refusal_counts_for_its_message_and_that_opening_of_the_wait(
 ) -> None:
     run_id = new_run_id()
     wait = await _open(store, run_id, "w")
-    await store.post(a_message())
+    await store.post([a_message()])
     refusal = {
         "message": (MessageId("m2"), run_id, wait.place, wait.version),
         "version": (MessageId("m1"), run_id, wait.place, wait.version + 1),
@@ -337,8 +395,8 @@ async def test_a_hinted_message_without_a_wait_is_unmatched_until_it_is_unhinted
 ) -> None:
     run_id = new_run_id()
     await _open(store, run_id, "w")
-    await store.post(a_message("m1"))
-    await store.post(a_message("m2", key="other"))
+    await store.post([a_message("m1")])
+    await store.post([a_message("m2", key="other")])
     assert (await store.due(limit=9, runs=None)).unmatched == ()
     await commit(store, a_change(run_id, 1, closed_waits=(Place("w"),)))
 

@@ -106,9 +106,9 @@ async def live(store: SqlStore, clock: TurnedClock) -> list[object]:
         await store.note([note, replace(note, number=0), replace(note, number=0, text="z")])
     )
     wait = OpenedWait(Place("w"), "approved", "k", 1, START)
-    said.append(await store.post(a_message("m1")))
-    said.append(await store.post(a_message("m2", event_id="e")))
-    said.append(await store.post(a_message("m3", event_id="e")))
+    said.append(await store.post([a_message("m1")]))
+    said.append(await store.post([a_message("m2", event_id="e")]))
+    said.append(await store.post([a_message("m3", event_id="e")]))
     await commit(store, a_start(four, a_task("a"), a_task("w", node=1, state=TaskState.SUCCESS)))
     await commit(
         store,

@@ -95,9 +95,9 @@ async def test_the_pulse_tells_of_messages_that_somebody_may_want(store: Store) 
     run_id = new_run_id()
     await commit(store, a_start(run_id, a_task(), waits=(WAIT,)))
     assert (await store.pulse(None)).told_at is None
-    await store.post(a_message("m0", event="else"))
+    await store.post([a_message("m0", event="else")])
     assert (await store.pulse(None)).told_at is None
-    await store.post(a_message())
+    await store.post([a_message()])
     assert (await store.pulse(None)).told_at == START
 
 

@@ -6,6 +6,7 @@ Catalogue A11, L3, L11, L15, S19, S24, S55.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -23,7 +24,7 @@ import pytest
 from tests.support.backing.postgres import Postgres, start_postgres
 from tests.support.backing.redis import Redis, start_redis
 from tests.support.cluster import Serving, upgraded
-from tests.support.command import HANG_S
+from tests.support.command import HANG_S, Tenuto
 from tests.support.inside import Inside
 
 from tenuto.app.access import create_token
@@ -37,6 +38,8 @@ from tenuto.settings.tree import Auth
 
 OLD, NEW = "old-secret-" * 3, "new-secret-" * 3
 SET = 'name: two\nnodes:\n  a: {type: set, values: {two: "${1 + 1}"}}\noutput: "${nodes.a.output.two}"\n'
+QUEUED = "name: queued\nnodes:\n  a: {{type: task, task: nothing, queue: {queue}}}\n"
+APP = "from tenuto import Tenuto\napp = Tenuto()\n\n@app.task\ndef nothing():\n    pass\n"
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +137,47 @@ def test_two_servers_are_equals_over_one_database(tmp_path: Path, dsn: str) -> N
         assert (deployed.status_code, report["state"], report["output"]) == (201, "success", 2)
         one.stop()
         assert other.ask("/readyz").status_code == 200
+
+
+def test_a_worker_for_a_queue_that_nothing_names_is_told_so_and_serves_it_once_something_does(
+    tmp_path: Path, dsn: str
+) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    with Serving(tmp_path, "--database", dsn) as server:
+
+        def deploy(queue: str) -> None:
+            source = QUEUED.format(queue=queue)
+            assert server.ask("/v1/workflows", "POST", json={"source": source}).is_success
+
+        def said_by_worker(queues: str) -> list[str]:
+            """What the server had to say, while a run on `mial` is done by this worker if it serves that."""
+            words = ("-A", "app.py", "--server", server.workers, "--queues", queues, "--no-code")
+            json_lines = {"TENUTO_LOG__FORMAT": "json"}
+            worker = Tenuto(tmp_path).start("worker", *words, "--processes", "1", env=json_lines)
+            assert worker.stderr is not None
+            events = []
+            for line in worker.stderr:
+                events.append(json.loads(line))
+                if events[-1]["event"] == "connected":
+                    break
+            if "mial" in queues:
+                deploy("mial")
+                run = server.ask("/v1/runs", "POST", json={"workflow": "queued"}).json()["run_id"]
+                done = server.ask(f"/v1/runs/{run}/wait", params={"timeout": 30}).json()
+                assert done["state"] == "success"
+            worker.terminate()
+            worker.communicate(timeout=HANG_S)
+            return [each["reason"] for each in events if each["event"] == "server_said"]
+
+        assert said_by_worker("mail") == []  # nothing is deployed yet
+        deploy("mail")
+        assert said_by_worker("mail") == said_by_worker("*") == []
+        [line] = said_by_worker("mail,mial")
+        assert line.startswith("no definition names the queue `mial`, and no task waits in it")
+    with Serving(tmp_path, "--database", dsn) as server:  # which has seen no definition yet
+        assert said_by_worker("mail,mial") == []
+        [line] = said_by_worker("maill")
+        assert "did you mean `mail`? Check `--queues`, or deploy a definition" in line
 
 
 def test_while_postgresql_is_away_it_is_not_ready_and_goes_on_by_itself(

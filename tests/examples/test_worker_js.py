@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,28 @@ async def test_without_a_token_it_says_so_once(folder: Path) -> None:
 
     assert b"this needs a token; trying again" in first
     assert rest == b""
+
+
+async def test_what_a_server_says_to_whoever_runs_it_is_printed(folder: Path) -> None:
+    async def notes(queues: Sequence[str]) -> Sequence[str]:
+        return [f"no definition names the queue `{queue}`" for queue in queues]
+
+    async with a_server(notes=notes) as served:
+        process = await asyncio.create_subprocess_exec(
+            "node",
+            "worker.js",
+            f"127.0.0.1:{served.port}",
+            cwd=folder,
+            env=os.environ | {"TENUTO_PROTO": str(PROTO)},
+            stderr=subprocess.PIPE,
+        )
+        assert process.stderr is not None
+        said = [await process.stderr.readline() for _ in range(2)]
+        process.kill()
+        await process.wait()
+
+    assert said[0].startswith(f"127.0.0.1:{served.port}: connected".encode())
+    assert said[1] == f"127.0.0.1:{served.port}: no definition names the queue `default`\n".encode()
 
 
 async def test_it_works_on_while_servers_come_and_go(desk: Desk, folder: Path) -> None:

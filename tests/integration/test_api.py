@@ -456,21 +456,21 @@ def test_a_run_is_started_and_its_end_waited_for_in_one_request(server: Server) 
     again = server.client.post("/v1/runs", params={"wait": 60}, json=body)
 
     report = first.json()
-    models.StartedReport.model_validate(report)
+    models.RunOutcome.model_validate(report)
     assert (first.status_code, report["state"], report["deduplicated"]) == (201, "success", False)
     assert report["output"] == {"n": 7, "greeting": "hello"}
     assert first.headers["location"] == f"/v1/runs/{report['run_id']}"
     assert (again.status_code, again.headers["deduplicated"]) == (200, "true")
     assert again.json() == {**report, "deduplicated": True}
     told = {**server.get(f"/v1/runs/{report['run_id']}/wait"), "deduplicated": False}
-    assert told == report
+    assert {name: told[name] for name in report} == report
     assert len(server.held) == 0
 
 
 def test_a_start_that_has_waited_long_enough_answers_with_the_run_as_it_is(server: Server) -> None:
     answer = server.client.post("/v1/runs", params={"wait": 0.05}, json={"workflow": "long"})
 
-    models.StartedReport.model_validate(answer.json())
+    models.RunOutcome.model_validate(answer.json())
     assert (answer.status_code, answer.json()["state"]) == (201, "running")
     assert answer.json()["ended_at"] is None
 
@@ -552,10 +552,10 @@ def test_a_run_that_is_stored_is_told_of_though_the_store_goes_then(
 
 
 @pytest.mark.parametrize("server", ["memory"], indirect=True)
-def test_a_small_run_is_started_and_told_by_two_small_readings(
+def test_a_run_is_started_and_its_end_told_by_one_small_reading(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What its name means now, and the run at its end: all else is known, or never changes."""
+    """What its name means now: all else is known, never changes, or stands in the commit of its end."""
     server.deploy(PAUSE.format(name="brief", time="100ms"))
     asked: list[str] = []
     find = SqlReads._find
@@ -571,7 +571,7 @@ def test_a_small_run_is_started_and_told_by_two_small_readings(
             report = server.client.post("/v1/runs?wait=60", json={"workflow": "brief"}).json()
 
     assert report["state"] == "success"
-    assert asked == ["NEWEST_ROW", "WHOLE_RUN"]
+    assert asked == ["NEWEST_ROW"]
     with monkeypatch.context() as patched:
         patched.setattr(SqlReads, "_find", counted)
         asked.clear()
@@ -602,10 +602,24 @@ def test_a_report_of_many_events_and_large_values_is_whole(server: Server) -> No
         json={"workflow": "echo", "input": {"n": 1}, "vars": {"greeting": "x" * 100_000}},
     ).json()
 
-    assert [node["state"] for node in wide["nodes"]] == ["success"] * 250
-    assert large["output"] == {"n": 1, "greeting": "x" * 100_000}
-    for report in (wide, large):
-        assert {**server.get(f"/v1/runs/{report['run_id']}"), "deduplicated": False} == report
+    reports = [server.get(f"/v1/runs/{run['run_id']}/wait") for run in (wide, large)]
+
+    assert [node["state"] for node in reports[0]["nodes"]] == ["success"] * 250
+    assert large["output"] == reports[1]["output"] == {"n": 1, "greeting": "x" * 100_000}
+    assert [server.get(f"/v1/runs/{report['run_id']}") for report in reports] == reports
+
+
+def test_a_failed_run_whose_end_was_waited_for_says_why(server: Server) -> None:
+    server.deploy(
+        "name: broken\nnodes: {a: {type: fail, code: out_of_stock, message: none left}}\n"
+    )
+    answer = server.client.post("/v1/runs", params={"wait": 60}, json={"workflow": "broken"}).json()
+
+    models.RunOutcome.model_validate(answer)
+    report = server.get(f"/v1/runs/{answer['run_id']}")
+    assert (answer["state"], answer["output"]) == ("failed", None)
+    assert answer["error"] == report["error"]
+    assert "out_of_stock" in json.dumps(answer["error"])
 
 
 # -- events, tasks, workers, health -----------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from tenuto.app.definitions import load_definition
 from tenuto.app.embedded import Engine
 from tenuto.app.files import post_message, read_only
 from tenuto.coordinator.commands import StartRequest
+from tenuto.coordinator.mailbox import Message
 from tenuto.machine.codec import decode_event, decode_output
 from tenuto.machine.fold import fold
 from tenuto.model.errors import Conflict, NotFound, Unavailable
@@ -302,8 +303,8 @@ def test_an_event_sent_past_the_engine_into_its_file_arrives(tmp_path: Path) -> 
     path = tmp_path / "t.db"
     with engine_with(step, path=path) as driver:
         run_id = driver.begin(APPROVAL, input='{"id":"7"}')
-        assert post_message(path, event="approved", key="7", payload='{"by":"bob"}', event_id="1")
-        assert not post_message(path, event="approved", key="7", payload="{}", event_id="1")
+        assert post_message(path, Message("approved", "7", '{"by":"bob"}', event_id="1"))
+        assert not post_message(path, Message("approved", "7", "{}", event_id="1"))
 
         assert run_output(driver, driver.end(run_id)) == '{"by":"bob"}'
 

@@ -21,7 +21,7 @@ from tenuto.adapters.sqlite.engine import open_engine
 from tenuto.coordinator import timers
 from tenuto.coordinator.batch import Batch
 from tenuto.coordinator.commands import StartRequest
-from tenuto.coordinator.mailbox import new_message
+from tenuto.coordinator.mailbox import Message, new_message
 from tenuto.coordinator.reports import ReportWaiting
 from tenuto.coordinator.setting import Focus
 from tenuto.machine.codec import decode_event
@@ -568,9 +568,7 @@ async def test_a_message_that_comes_between_look_up_and_commit_is_found() -> Non
 
             async def commit(self, changes: Sequence[Change], *, lease_us: int) -> Committed:
                 if any(change.waits for change in changes):
-                    await real.post(
-                        new_message(h.ids, "e", "k", "7", event_id="x", namespace="default")
-                    )
+                    await real.post([new_message(h.ids, Message("e", "k", "7", event_id="x"))])
                 return await real.commit(changes, lease_us=lease_us)
 
         real = h.store
@@ -622,7 +620,7 @@ async def test_a_message_from_another_process_is_seen(
     path = tmp_path / "t.db"
     async with house(path) as h:
         [run_id] = await h.begin(WAITING)
-        await asyncio.to_thread(post_message, path, event="e", key="k", payload="1")
+        await asyncio.to_thread(post_message, path, Message("e", "k", "1"))
 
         assert (await h.commands.wait(run_id)).state == "success"
 

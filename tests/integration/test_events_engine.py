@@ -9,6 +9,7 @@ from tests.support.driver import Driver, engine_with
 
 from tenuto.app.files import post_message
 from tenuto.coordinator import timers
+from tenuto.coordinator.mailbox import Message
 from tenuto.coordinator.matching import Matching
 from tenuto.model.ids import MessageId, RunId
 from tenuto.ports.store import Due, Match
@@ -91,8 +92,8 @@ def test_a_message_of_another_process_is_matched_after_a_restart(tmp_path: Path)
     path = tmp_path / "t.db"
     with engine_with(path=path) as driver:
         run_id = driver.begin(PICKY, input={"order": 1})
-    post_message(path, event="paid", key="k", payload='{"order": 2}')
-    post_message(path, event="paid", key="k", payload='{"order": 1}')
+    post_message(path, Message("paid", "k", '{"order": 2}'))
+    post_message(path, Message("paid", "k", '{"order": 1}'))
     with engine_with(path=path) as driver:
         assert driver.output(driver.end(run_id)) == {"order": 1}
 

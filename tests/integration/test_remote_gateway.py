@@ -211,6 +211,31 @@ async def test_an_outage_is_one_line_and_its_end_another(caplog: pytest.LogCaptu
     assert "servers=" not in lines[0]  # there is but one
 
 
+async def test_what_a_server_says_to_whoever_runs_a_worker_is_shown_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "tenuto.rpc")
+    told = ["nobody names defualt"]
+
+    async def notes(_queues: Sequence[str]) -> Sequence[str]:
+        return told
+
+    async with a_server(port=free_port(), notes=notes) as served, a_client(served.port) as gateway:
+        await gateway.register(a_worker())
+        await served.kill()
+        await turn_until(lambda: gateway.server is None)
+
+        told.append("something else")
+        async with a_server(port=served.port, notes=notes):
+            await turn_until(lambda: gateway.server)
+            await turn_until(lambda: "something else" in caplog.text)
+
+    said = [r for r in caplog.records if "server_said" in r.getMessage()]
+    assert {record.levelname for record in said} == {"WARNING"}
+    assert [told[0] in said[0].getMessage(), told[1] in said[1].getMessage()] == [True, True]
+    assert len(said) == 2
+
+
 async def test_an_outage_is_said_again_now_and_then(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -62,6 +62,43 @@ async def test_the_welcome_names_version_lease_and_limits(raw: Raw) -> None:
     assert limits.message_bytes == PAYLOAD_MAX + 4 * 2**20 == MESSAGE_MAX
     assert (limits.payload_bytes, limits.calls, limits.reports) == (PAYLOAD_MAX, 100, 500)
     assert limits.wait_us == 3_000_000
+
+
+async def test_the_first_welcome_of_a_worker_without_leases_tells_of_its_queues() -> None:
+    asked: list[tuple[str, ...]] = []
+
+    async def notes(queues: Sequence[str]) -> Sequence[str]:
+        asked.append(tuple(queues))
+        return [f"nobody names {queue}" for queue in queues]
+
+    async with a_server(notes=notes) as served:
+        stream = Raw(served.port)
+        first = await stream.register(queues=["a", "b"])
+        again = await stream.ask(2, register=a_register(queues=["c"]))
+        await stream.close()
+        busy = Raw(served.port)
+        holding = await busy.register(worker="busy-12345678", held=[pb.Beat(**NAMED)])
+        await busy.close()
+
+    assert list(first.welcome.notes) == ["nobody names a", "nobody names b"]
+    assert (again.call, list(again.welcome.notes)) == (2, [])
+    assert holding.HasField("welcome")
+    assert asked == [("a", "b")]
+
+
+async def test_a_worker_is_let_in_also_if_what_it_should_be_told_cannot_be_found_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def notes(_queues: Sequence[str]) -> Sequence[str]:
+        raise RuntimeError("a bug")
+
+    async with a_server(notes=notes) as served:
+        stream = Raw(served.port)
+        message = await stream.register()
+        await stream.close()
+
+    assert (message.HasField("welcome"), list(message.welcome.notes)) == (True, [])
+    assert "call_failed" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from tenuto.coordinator.commands import Message, Started, StartRequest
+from tenuto.coordinator.commands import Started, StartRequest
+from tenuto.coordinator.mailbox import Message
 from tenuto.coordinator.outlook import Outlook
 from tenuto.dsl.compile import Loaded
 from tenuto.model.graph import Graph

@@ -59,6 +59,13 @@ class StartedRun(Run):
     deduplicated: bool = Field(description="the key had its run already, and this is it")
 
 
+class RunOutcome(StartedRun):
+    """A run whose end was waited for, with what it came to."""
+
+    output: Json
+    error: Json
+
+
 class StartedRuns(Document):
     """The runs, in the order in which they were asked for."""
 
@@ -130,12 +137,6 @@ class RunReport(Run):
     )
     nodes: list[NodeState]
     timeline: list[Step]
-
-
-class StartedReport(RunReport):
-    """Everything about a run whose end was waited for, and whether it was there already."""
-
-    deduplicated: bool = Field(description="the key had its run already, and this is it")
 
 
 class Event(Document):

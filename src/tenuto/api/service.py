@@ -20,9 +20,10 @@ from tenuto.api.limits import Limits
 from tenuto.api.problems import KINDS, MEDIA_TYPE, SHOWN_MAX, Problem, meant
 from tenuto.api.shapes import Document as Model
 from tenuto.model.ids import RunId
+from tenuto.model.states import RunState
 from tenuto.ports.store import RunRow
 from tenuto.views.answers import Answers, is_small
-from tenuto.views.documents import Document
+from tenuto.views.documents import Document, outcome_document, outcome_of
 
 JSON = "application/json"
 OPEN = ("forbidden_host", "invalid_input", "rate_limited", "internal", "unavailable")
@@ -84,9 +85,19 @@ class Service:
             return await self._report(row)
         return shared.content
 
-    async def report(self, run_id: RunId) -> bytes:
-        """The report of a run as it stands."""
-        return await self.backend.read(lambda answers: _encoded(answers.get_run(run_id)))
+    async def outcome(self, row: RunRow) -> bytes:
+        """What a run that is final came to. Of a success its row says all."""
+        if row.state is RunState.SUCCESS:
+            return encode(outcome_document(row))
+        return encode(outcome_of(orjson.loads(await self.final_report(row))))
+
+    async def outlook(self, run_id: RunId) -> bytes:
+        """The same of a run that may not have ended: as it stands."""
+
+        async def shown(answers: Answers) -> Document:
+            return outcome_of(await answers.get_run(run_id))
+
+        return await self.backend.read(lambda answers: _encoded(shown(answers)))
 
     async def _report(self, row: RunRow) -> bytes:
         """What is small is read and made right here: crossing threads would cost more."""

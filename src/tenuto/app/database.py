@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from tenuto.adapters.local.clock import SystemClock
 from tenuto.adapters.local.ids import Uuid7Ids
 from tenuto.app.access import CLUSTER
-from tenuto.coordinator.mailbox import KEEP_US, new_message
+from tenuto.coordinator.mailbox import Message, new_message
 from tenuto.model.errors import InvalidInput, Unavailable
 from tenuto.ports.news import News, NoNews
-from tenuto.ports.store import DEFAULT_NAMESPACE
 from tenuto.runtime.service import Service
 from tenuto.settings import database as settings
 
@@ -157,30 +156,16 @@ async def reading(database: settings.Database) -> AsyncIterator[Reads]:
         await opened.engine.close()
 
 
-def post_message(
-    database: settings.Database,
-    *,
-    event: str,
-    key: str,
-    payload: str,
-    event_id: str | None = None,
-    keep_us: int = KEEP_US,
-) -> bool:
-    """Put a message into the mailbox, engine running or not. False: this event id was there already.
+def post_message(database: settings.Database, message: Message) -> bool:
+    """Put a message into the mailbox, engine running or not. False: its event id was there already.
 
-    `payload` is canonical JSON. Raises InvalidInput, NotFound, Conflict (another version), Unavailable.
+    Raises InvalidInput, NotFound, Conflict (another version), Unavailable.
     """
     if database.path is not None:
         from tenuto.app import files
 
-        return files.post_message(
-            database.path, event=event, key=key, payload=payload, event_id=event_id, keep_us=keep_us
-        )
-    ids = Uuid7Ids()
-    message = new_message(
-        ids, event, key, payload, event_id=event_id, namespace=DEFAULT_NAMESPACE, keep_us=keep_us
-    )
-    return asyncio.run(_post(database, message))
+        return files.post_message(database.path, message)
+    return asyncio.run(_post(database, new_message(Uuid7Ids(), message)))
 
 
 async def _post(database: settings.Database, message: NewMessage) -> bool:
@@ -188,9 +173,10 @@ async def _post(database: settings.Database, message: NewMessage) -> bool:
 
     opened = await open_database(database, name="tenuto, sending", upgrade=False)
     try:
-        return await SqlStore(opened.engine).post(message)
+        [stored] = await SqlStore(opened.engine).post((message,))
     finally:
         await opened.engine.close()
+    return stored
 
 
 # -- the schema of a PostgreSQL database (`tenuto db`) --------------------------------------------------------------

@@ -17,9 +17,8 @@ from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sql.store import SqlStore
 from tenuto.adapters.sqlite import lock
 from tenuto.adapters.sqlite.engine import open_reader, open_sender
-from tenuto.coordinator.mailbox import KEEP_US, new_message
+from tenuto.coordinator.mailbox import Message, new_message
 from tenuto.ports.reads import Reads
-from tenuto.ports.store import DEFAULT_NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,31 +101,15 @@ def read_only(path: Path | str) -> Iterator[ReadOnly]:
         sqlite.shut()
 
 
-def post_message(
-    path: Path | str,
-    *,
-    event: str,
-    key: str,
-    payload: str,
-    event_id: str | None = None,
-    keep_us: int = KEEP_US,
-    namespace: str = DEFAULT_NAMESPACE,
-) -> bool:
-    """Put a message into the file's mailbox, engine running or not. False: this event id was there already.
+def post_message(path: Path | str, message: Message) -> bool:
+    """Put a message into the file's mailbox, engine running or not. False: its event id was there already.
 
-    `payload` is canonical JSON. Raises InvalidInput, NotFound, Conflict, Unavailable.
+    Raises InvalidInput, NotFound, Conflict, Unavailable.
     """
-    message = new_message(
-        Uuid7Ids(),
-        event,
-        key,
-        payload,
-        event_id=event_id,
-        namespace=namespace,
-        keep_us=keep_us,
-    )
+    new = new_message(Uuid7Ids(), message)
     sqlite = open_sender(str(path), SystemClock())
     try:
-        return asyncio.run(SqlStore(sqlite).post(message))
+        [stored] = asyncio.run(SqlStore(sqlite).post((new,)))
     finally:
         sqlite.shut()
+    return stored

@@ -32,6 +32,7 @@ from tenuto.app.loops import settle
 from tenuto.app.readiness import readiness_of
 from tenuto.app.rest import RestService
 from tenuto.coordinator.commands import Commands
+from tenuto.coordinator.queues import Queues
 from tenuto.model.errors import InvalidInput
 from tenuto.ports.access import Authorize, Scope, everybody
 from tenuto.ports.reads import Reads
@@ -192,15 +193,18 @@ class Server:
         from tenuto.rpc.server import WorkerServer
 
         own = self._settings.server
+        core, time = self._core, asyncio.get_running_loop().time
+        queues = Queues(core.coordinator.graphs, core.reads, time)
         return WorkerServer(
-            self._core.gateway,
+            core.gateway,
             host=own.grpc_host,
             port=own.grpc_port,
             authorize=authorize,
-            dice=self._core.setting.dice,
+            dice=core.setting.dice,
             lease_us=own.lease_us,
             reflection=own.reflection,
             ready=self.is_ready,
+            notes=queues.notes,
             drain_us=own.drain_us,
         )
 

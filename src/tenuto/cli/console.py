@@ -78,6 +78,7 @@ _WORDS = {
     "server_connected": "connected",
     "server_left": "the server asks to go elsewhere",
     "server_lost": "no connection to a server; trying again",
+    "server_said": "the server says",
     "server_unreachable": "still no connection to a server",
     "serving": "serving",
     "slow_client_dropped": "a client that read too slowly was dropped",

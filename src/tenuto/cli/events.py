@@ -11,7 +11,7 @@ from tenuto.cli.console import note, say, show_table
 from tenuto.cli.door import Door, File, Server, ask, ask_server, changing, holds_nothing
 from tenuto.cli.runs import place_of, print_documents
 from tenuto.cli.tables import awaited_table
-from tenuto.coordinator.mailbox import KEEP_US
+from tenuto.coordinator.mailbox import KEEP_US, Message
 from tenuto.dsl.given import read_keep
 from tenuto.dsl.storable import check_word
 from tenuto.model.errors import InvalidInput, NotFound
@@ -64,12 +64,7 @@ def send_event(
             )
         awaited = _awaited(door)
         is_new = post_message(
-            door.database,
-            event=name,
-            key=key,
-            payload=text,
-            event_id=event_id,
-            keep_us=KEEP_US if keep_us is None else keep_us,
+            door.database, Message(name, key, text, event_id=event_id, keep_us=keep_us)
         )
     if not is_new:
         say(f"dropped: an event with the id {event_id} was sent before")

@@ -6,7 +6,6 @@ verbs raise Unavailable when the store cannot be used; every verb may be repeate
 
 from __future__ import annotations
 
-from asyncio import TaskGroup
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,7 +23,7 @@ from tenuto.coordinator.asking import (
 )
 from tenuto.coordinator.batch import Batch
 from tenuto.coordinator.coordinator import Coordinator
-from tenuto.coordinator.mailbox import KEEP_US, Mailbox, new_message
+from tenuto.coordinator.mailbox import Mailbox, Message
 from tenuto.coordinator.outlook import Outlook, outlook_of
 from tenuto.coordinator.telling import VARS
 from tenuto.coordinator.waiting import Again, Beginning, Call, Waiting, text_of
@@ -87,17 +86,6 @@ class Started:
     run_id: RunId
     created: bool
     row: RunRow | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """An event to send. `payload`: canonical JSON; `keep_us`: how long it waits for a wait, by default seven days."""
-
-    event: str
-    key: str
-    payload: str
-    event_id: str | None = None
-    keep_us: int | None = None
 
 
 class _StartTold(StartWaiting):
@@ -354,49 +342,18 @@ class Commands:
 
         `keep_us`: how long it waits for somebody to want it. Raises InvalidInput.
         """
-        return await self._mailbox.post(
-            event,
-            key,
-            payload,
-            event_id=event_id,
-            namespace=namespace,
-            keep_us=KEEP_US if keep_us is None else keep_us,
-        )
+        message = Message(event, key, payload, event_id, keep_us)
+        [stored] = await self._mailbox.post((message,), namespace=namespace)
+        return stored
 
     async def send_events(
         self, messages: Sequence[Message], *, namespace: str = DEFAULT_NAMESPACE
     ) -> Sequence[bool]:
-        """Put messages into the mailbox, all that this answers for; which of them are new, in order.
+        """Put messages into the mailbox, all or none, in this order; which of them are new.
 
-        Raises InvalidInput, and then none was stored; Unavailable, and then some may be: repeat it.
+        Raises InvalidInput; Unavailable, and then all may be stored: repeat it.
         """
-        for message in messages:
-            new_message(
-                self._coordinator.setting.ids,
-                message.event,
-                message.key,
-                message.payload,
-                event_id=message.event_id,
-                namespace=namespace,
-            )
-        try:
-            async with TaskGroup() as group:
-                sent = [
-                    group.create_task(
-                        self.send_event(
-                            message.event,
-                            message.key,
-                            message.payload,
-                            event_id=message.event_id,
-                            keep_us=message.keep_us,
-                            namespace=namespace,
-                        )
-                    )
-                    for message in messages
-                ]
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from None
-        return [each.result() for each in sent]
+        return await self._mailbox.post(messages, namespace=namespace)
 
     async def wait(self, run_id: RunId, *, fresh: bool = False) -> RunRow:
         """Return the run once it is final. Raises NotFound.

@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import compress
 
 from tenuto.model.errors import InvalidInput
 from tenuto.model.instants import DAY_US
 from tenuto.model.names import ADDRESS_MAX
 from tenuto.model.payload import PAYLOAD_MAX
 from tenuto.ports.clock import Ids
-from tenuto.ports.store import NewMessage, Store
+from tenuto.ports.store import DEFAULT_NAMESPACE, NewMessage, Store
 
 KEEP_US = 7 * DAY_US
 """How long a message waits for somebody to want it."""
+MANY = 100
+"""Beyond so many messages are posted one call at a time: each address is a lock meanwhile, and a PostgreSQL as it comes
+has some 7,000 in all.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """An event to send. `payload`: canonical JSON; `keep_us`: how long it waits for a wait, by default seven days."""
+
+    event: str
+    key: str
+    payload: str
+    event_id: str | None = None
+    keep_us: int | None = None
 
 
 class Mailbox:
     """Takes messages in.
 
     Args:
-        on_post: told 0 when one was stored (see `Timers.hint`).
-        expect: told its id just before (see `Sharing.expect`).
+        on_post: told 0 when some were stored (see `Timers.hint`).
+        expect: told their ids just before (see `Sharing.expect`).
     """
 
     def __init__(
@@ -35,65 +54,43 @@ class Mailbox:
         self._ids = ids
         self._on_post = on_post
         self._expect = expect
+        self._turn = asyncio.Lock()
 
-    async def post(
-        self,
-        event: str,
-        key: str,
-        payload: str,
-        *,
-        event_id: str | None,
-        namespace: str,
-        keep_us: int = KEEP_US,
-    ) -> bool:
-        """Store a message; `payload` is canonical JSON. False: this event id was here already.
+    async def post(self, messages: Sequence[Message], *, namespace: str) -> list[bool]:
+        """Store messages, all or none, those given first as the older; False: its event id was here already.
 
         Raises InvalidInput, Unavailable.
         """
-        message = new_message(
-            self._ids,
-            event,
-            key,
-            payload,
-            event_id=event_id,
-            namespace=namespace,
-            keep_us=keep_us,
-        )
-        stored = await self._store.post(message)
-        if stored and self._expect is not None:
-            self._expect((message.id,))
-        if stored:
+        new = [new_message(self._ids, message, namespace=namespace) for message in messages]
+        async with self._turn if len(new) > MANY else nullcontext():
+            stored = list(await self._store.post(new))
+        if any(stored):
+            if self._expect is not None:
+                self._expect(message.id for message in compress(new, stored))
             self._on_post(0)
         return stored
 
 
-def new_message(
-    ids: Ids,
-    event: str,
-    key: str,
-    payload: str,
-    *,
-    event_id: str | None,
-    namespace: str,
-    keep_us: int = KEEP_US,
-) -> NewMessage:
+def new_message(ids: Ids, message: Message, *, namespace: str = DEFAULT_NAMESPACE) -> NewMessage:
     """A message within its bounds. Raises InvalidInput."""
-    for name, text in (("event", event), ("key", key), ("event_id", event_id or "")):
+    texts = (("event", message.event), ("key", message.key), ("event_id", message.event_id or ""))
+    for name, text in texts:
         if len(text) > ADDRESS_MAX:
             raise InvalidInput(f"{len(text)} characters; the limit is {ADDRESS_MAX}", path=name)
-    if not event:
+    if not message.event:
         raise InvalidInput("is empty", path="event")
+    keep_us = KEEP_US if message.keep_us is None else message.keep_us
     if keep_us <= 0:
         raise InvalidInput("is not above nothing", path="keep")
-    size = len(payload.encode())
+    size = len(message.payload.encode())
     if size > PAYLOAD_MAX:
         raise InvalidInput(f"{size:,} bytes; the limit is {PAYLOAD_MAX:,}", path="payload")
     return NewMessage(
         id=ids.message_id(),
         namespace=namespace,
-        event=event,
-        key=key,
-        payload=payload,
-        event_id=event_id,
+        event=message.event,
+        key=message.key,
+        payload=message.payload,
+        event_id=message.event_id,
         keep_us=keep_us,
     )

@@ -85,6 +85,14 @@ class VersionRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NamedQueues:
+    """The queues that definitions name; `computed`: one of them names a queue by an expression, so it may be any."""
+
+    queues: frozenset[str]
+    computed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:
     """An address that open waits wait for, and how many of them there are."""
 
@@ -267,6 +275,10 @@ class Reads(Protocol):
     async def list_versions(
         self, namespace: str, name: str, *, before: int | None = None, limit: int = 50
     ) -> Sequence[VersionRow]: ...
+
+    async def list_queues(self) -> NamedQueues:
+        """What all versions of all namespaces name, without deleted ones. Reads every graph: not to be asked often."""
+        ...
 
     async def list_items(
         self,

@@ -512,8 +512,11 @@ class Store(Protocol):
         """The ready rows of these tasks, whatever leases they name: what a release has offered again."""
         ...
 
-    async def post(self, message: NewMessage) -> bool:
-        """Put a message into the mailbox. False: its event_id was there already, nothing stored."""
+    async def post(self, messages: Sequence[NewMessage]) -> Sequence[bool]:
+        """Put messages into the mailbox, all or none; which were new, in order: of one event_id the first is kept.
+
+        Of messages posted together the one with the smaller id is the older. Raises InvalidInput (an address).
+        """
         ...
 
     async def unhint(

@@ -17,7 +17,7 @@ Exactly one loop of a process uses gRPC: the one this runs on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tenuto.model.errors import InvariantViolated, Unavailable
 from tenuto.model.ids import WorkerId
@@ -63,6 +63,8 @@ _NOBODY_MAX_US = SECOND_US
 """The longest pause while no server is there at all: they are found soon after they start."""
 _REPEAT_S = 60.0
 """How long an outage goes on before it is said again."""
+_NOTED_MAX = 1_000
+"""Different lines of servers that are shown, and remembered so that none is shown twice."""
 _HERD_S = 0.1
 """Most that the first try after a break is put off, so that a server's workers do not come to the next all at once."""
 
@@ -122,6 +124,7 @@ class RemoteGateway:
         self._wanted = asyncio.Event()
         self._last: Address | None = None
         self._outage: dict[str, float] = {}
+        self._noted: set[str] = set()
         self._trouble: Unavailable = Unavailable("not connected yet")
         self._refused: Refused | None = None
         self._over = False
@@ -396,8 +399,16 @@ class RemoteGateway:
             self._calls.pop(call.number, None)
             if not call.answer.done():
                 call.answer.set_result(pb.FromServer(welcome=welcome))
+        self._note(connection, welcome.notes)
         for number in sorted(self._calls):
             self._send(self._calls[number])
+
+    def _note(self, connection: Connection, notes: Iterable[str]) -> None:
+        """Show what a server has to say to whoever runs this worker; each line once, whichever server says it."""
+        for line in notes:
+            if line not in self._noted and len(self._noted) < _NOTED_MAX:
+                self._noted.add(line)
+                log.warning("server_said", server=str(connection.address), reason=line)
 
     async def _converse(self, connection: Connection) -> None:
         """Hear until the stream is over. Returns when it has ended in order.

@@ -15,7 +15,7 @@ Guarantees nothing about leases: those are the gateway's. If this process dies, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ParamSpec
@@ -61,6 +61,9 @@ _CALLS_US = 10 * SECOND_US
 
 P = ParamSpec("P")
 
+Notes = Callable[[Sequence[str]], Awaitable[Sequence[str]]]
+"""What a worker for these queues is to be told at its start, a line each."""
+
 log = get_logger("rpc")
 
 
@@ -85,6 +88,7 @@ class WorkerServer:
         tls: Tls | None = None,
         reflection: bool = False,
         ready: Callable[[], bool] = lambda: True,
+        notes: Notes | None = None,
         stream_age_us: int = STREAM_AGE_US,
         drain_us: int = DRAIN_US,
         check_us: int = CHECK_US,
@@ -92,6 +96,7 @@ class WorkerServer:
     ) -> None:
         """`authorize`: who a token stands for. `lease_us`: as the gateway grants. `reflection`: whether the service
         describes itself to whoever can connect. `ready`: whether this process can do its work, for the health service.
+        `notes`: soon, and what it raises is a bug; None: there is nothing to tell.
         """
         self.gateway = gateway
         self.lease_us = lease_us
@@ -102,6 +107,7 @@ class WorkerServer:
         self._tls = tls
         self._reflection = reflection
         self._ready = ready
+        self._notes = notes
         self._stream_age_us = stream_age_us
         self._drain_us = drain_us
         self._check_us = check_us
@@ -317,6 +323,16 @@ class WorkerServer:
         """Wait until an earlier stream's end is through: it would make the gateway forget who has come since."""
         while worker in self._partings:
             await asyncio.wait([self._partings[worker]])
+
+    async def notes_for(self, queues: Sequence[str]) -> Sequence[str]:
+        """What whoever runs a worker for these queues should read; nothing when that cannot be told: it is let in."""
+        if self._notes is None:
+            return ()
+        try:
+            return await self._notes(queues)
+        except Exception:
+            log.exception("call_failed")
+            return ()
 
     def spawn(
         self, work: Callable[P, Coroutine[None, None, None]], *args: P.args, **kwargs: P.kwargs

@@ -81,6 +81,10 @@ class Host(Protocol):
         """This stream is over."""
         ...
 
+    async def notes_for(self, queues: Sequence[str]) -> Sequence[str]:
+        """What whoever runs a worker for these queues should read."""
+        ...
+
     async def until_parted(self, worker: WorkerId) -> None:
         """Wait until the end of an earlier stream of that worker is through."""
         ...
@@ -309,6 +313,8 @@ class Session:
             else:
                 self._fail(call, pb.CODE_UNAVAILABLE, told)
             return
+        # Whoever comes with leases was told at its start, and has no time to lose.
+        notes = await self._server.notes_for(info.queues) if first and not held else ()
         if self._over:
             self._server.parted(self)
             return
@@ -327,7 +333,11 @@ class Session:
             Word.WELCOME,
             call,
             pb.Welcome(
-                protocol=PROTOCOL, version=VERSION, lease_us=self._server.lease_us, limits=limits
+                protocol=PROTOCOL,
+                version=VERSION,
+                lease_us=self._server.lease_us,
+                limits=limits,
+                notes=notes,
             ),
         )
 

@@ -179,8 +179,9 @@ class Remote(Exchange):
         priority: int = 0,
         timeout_s: float | None = None,
     ) -> Document:
-        """Start a run and wait for its end, in one request where it is short; how it stands then, or after `timeout_s`:
-        look at `state`. As safe to repeat as `start_run`, and so are its errors; the rest is as `wait_run` says it.
+        """Start a run and wait for its end, in one request where it is short: the run with its `output` and `error`;
+        its report where that takes longer, or after `timeout_s`: look at `state`. As safe to repeat as `start_run`, and
+        so are its errors; the rest is as `wait_run` says it.
         """
         fields = _start_fields(workflow, input, version, key, vars, priority)
         headers = {} if key is not None else {"Idempotency-Key": drawn("once")}
@@ -197,13 +198,10 @@ class Remote(Exchange):
             patience_s=self._patience_s,
             read_s=held + self._timeout_s,
         )
-        # Of the run alone is told who waits for nothing, or who asks a server that can read nothing just now.
-        is_whole = "output" in found
-        if is_whole and (found["state"] in FINAL_RUN_STATES or found["quarantine"]):
+        if found["state"] in FINAL_RUN_STATES and "output" in found:
             return found
         left = None if until is None else max(0.0, until - clock())
-        is_over = is_whole and left == 0
-        report = found if is_over else await self.wait_run(found["run_id"], left)
+        report = await self.wait_run(found["run_id"], left)
         return {**report, "deduplicated": found["deduplicated"]}
 
     async def start_runs(

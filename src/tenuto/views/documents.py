@@ -6,7 +6,7 @@ Instants are RFC 3339 text in UTC, durations microseconds with the ending `_us`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tenuto.model.definition import Definition, Edge
 from tenuto.model.instants import format_instant
@@ -17,6 +17,22 @@ from tenuto.views.family import parent_document, shown_state
 from tenuto.views.timeline import node_of
 
 Document = dict[str, object]
+
+_OUTCOME = (
+    "run_id",
+    "workflow",
+    "version",
+    "state",
+    "key",
+    "created_at",
+    "ended_at",
+    "quarantine",
+    "parent",
+    "source",
+    "compensation",
+    "output",
+    "error",
+)
 
 
 def page_document(items: Sequence[object], following: str | None) -> Document:
@@ -39,6 +55,17 @@ def run_document(row: RunRow) -> Document:
         "source": row.source,
         "compensation": row.compensation,
     }
+
+
+def outcome_document(row: RunRow) -> Document:
+    """A run that has succeeded, with its output. What another end has for an error stands in its report alone."""
+    output = None if row.output is None else json.loads(row.output)
+    return {**run_document(row), "output": output, "error": None}
+
+
+def outcome_of(report: Mapping[str, object]) -> Document:
+    """The same of any run, from its report."""
+    return {name: report[name] for name in _OUTCOME}
 
 
 def workflow_document(row: WorkflowRow) -> Document:

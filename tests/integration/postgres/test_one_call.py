@@ -21,6 +21,7 @@ from tests.support.store import (
     A,
     TurnedClock,
     a_change,
+    a_message,
     a_start,
     a_task,
     commit,
@@ -114,6 +115,21 @@ async def test_a_commit_is_one_journey(
 
     assert engine.commits == before + 3
     assert (await seq_of(store, run), await seq_of(store, other)) == (3, 2)
+
+
+async def test_many_messages_are_one_journey(
+    store: SqlStore, engine: PostgresEngine, journeys: Journeys
+) -> None:
+    await store.post([a_message("m0", event_id="e0")])
+    before = engine.commits
+    journeys.taken()
+
+    sent = [a_message(f"m{n}", key=f"k{n}", event_id=f"e{n % 400}") for n in range(1, 501)]
+    answers = await store.post(sent)
+
+    assert journeys.taken() == ["call"]
+    assert engine.commits == before + 1
+    assert answers == [n < 400 for n in range(1, 501)]
 
 
 async def test_where_one_loses_the_others_are_written(store: SqlStore, journeys: Journeys) -> None:

@@ -37,7 +37,7 @@ from tenuto.model.errors import Conflict, NotFound
 from tenuto.model.ids import Place
 from tenuto.model.states import RunState
 from tenuto.ports.gateway import Verdict
-from tenuto.ports.store import LoadRequest
+from tenuto.ports.store import LoadRequest, NewMessage
 
 
 @pytest.fixture
@@ -155,9 +155,70 @@ async def test_H_a_message_and_a_wait_that_cross_find_each_other(store: SqlStore
         message = a_message(f"m{n}-{run}", key=f"k{n}")
         async with asyncio.TaskGroup() as group:
             group.create_task(store.commit([a_change(run, 1, waits=(wait,))], lease_us=LEASE_US))
-            group.create_task(store.post(message))
+            group.create_task(store.post([message]))
         due = await store.due(limit=100, runs=(run,))
         assert [match.message_id for match in due.matches] == [message.id]
+
+
+async def test_H_many_messages_and_waits_that_cross_find_each_other(store: SqlStore) -> None:
+    """The same for messages posted together."""
+    for n in range(10):
+        runs = [new_run_id() for _ in range(6)]
+        await commit(store, *(a_start(run, a_task()) for run in runs))
+        keys = [f"k{n}-{run}" for run in runs]
+        waits = [OpenedWait(Place("a"), "approved", key, 1, START) for key in keys]
+        changes = [a_change(run, 1, waits=(wait,)) for run, wait in zip(runs, waits, strict=True)]
+        messages = [a_message(f"m-{key}", key=key) for key in keys]
+        async with asyncio.TaskGroup() as group:
+            group.create_task(store.commit(changes, lease_us=LEASE_US))
+            group.create_task(store.post(messages[::-1]))
+        due = await store.due(limit=100, runs=tuple(runs))
+        assert {match.message_id for match in due.matches} == {each.id for each in messages}
+
+
+async def test_messages_in_any_order_never_deadlock(
+    store: SqlStore, shelved: ShelvedDatabase
+) -> None:
+    """Nor with commits that post, or open waits, at the same addresses; an event id is stored once."""
+    dice, before = random.Random(7), await deadlocks(shelved)
+    runs = [new_run_id() for _ in range(8)]
+    await commit(store, *(a_start(run, a_task()) for run in runs))
+    drawn = iter(range(1_000_000))
+    stored: list[str | None] = []
+
+    def some(count: int) -> list[NewMessage]:
+        keys = [f"k{dice.randrange(12)}" for _ in range(count)]
+        # Ids that nobody has stored yet, but others are about to.
+        ids = [f"e{next(drawn) // 200}-{dice.randrange(60)}" for _ in keys]
+        return [
+            a_message(f"m{next(drawn)}", key=key, event_id=event_id)
+            for key, event_id in zip(keys, ids, strict=True)
+        ]
+
+    async def posts() -> None:
+        for _ in range(30):
+            messages = some(40)
+            answers = await store.post(messages)
+            stored.extend(m.event_id for m, new in zip(messages, answers, strict=True) if new)
+
+    async def commits() -> None:
+        for _ in range(30):
+            picked = dice.sample(runs, 3)
+            loaded = await store.load(LoadRequest(runs=tuple(picked)))
+            changes = []
+            for run in picked:
+                seq = loaded.runs[run][1].seq
+                wait = OpenedWait(Place("a"), "approved", f"k{dice.randrange(12)}", seq + 1, START)
+                change = a_change(run, seq, closed_waits=(Place("a"),), waits=(wait,))
+                changes.append(replace(change, posts=tuple(some(5))))
+            await store.commit(changes, lease_us=LEASE_US)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(posts())
+            group.create_task(commits())
+    assert await deadlocks(shelved) == before
+    assert len(stored) == len(set(stored))
 
 
 async def test_E6_nothing_ready_is_passed_over_by_a_late_commit(

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -88,6 +88,24 @@ async def test_where_the_log_is_json_every_line_of_a_worker_is(
     events = [json.loads(line)["event"] for line in worker.said.splitlines()]
     for event in ("worker_started", "connected", "stopping", "stopped"):
         assert events.count(event) == 1
+
+
+async def test_what_the_server_has_to_say_of_its_queues_stands_in_its_log(
+    start: Start, gateway: MemoryGateway
+) -> None:
+    async def notes(queues: Sequence[str]) -> Sequence[str]:
+        return [f"no definition names the queue `{queue}`" for queue in queues]
+
+    async with a_server(gateway, notes=notes) as found:
+        server = f"127.0.0.1:{found.port}"
+        words = ("-A", STAFF_APP, "--server", server, "--processes", "1", "--no-code")
+        worker = start(*words, "--queues", "defualt")
+        await worker.until_said("connected to ")
+        worker.kept.send(signal.SIGTERM)
+
+        assert await worker.ended() == 0
+    line = "warning: the server says: no definition names the queue `defualt`"
+    assert worker.said.count(line) == 1
 
 
 async def test_a_worker_whose_language_server_is_away_says_so_and_works(

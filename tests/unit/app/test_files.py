@@ -10,6 +10,7 @@ import pytest
 
 from tenuto.app.embedded import Engine
 from tenuto.app.files import Driver, Kept, announce, driver_of, engine_of, post_message, read_only
+from tenuto.coordinator.mailbox import Message
 from tenuto.model.errors import InvalidInput, NotFound
 
 
@@ -27,7 +28,7 @@ def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(NotFound), read_only(path):
         pass
     with pytest.raises(NotFound):
-        post_message(path, event="e", key="k", payload="1")
+        post_message(path, Message("e", "k", "1"))
 
     assert list(tmp_path.iterdir()) == []
 
@@ -38,14 +39,14 @@ def test_a_file_is_read_without_an_engine(path: Path) -> None:
 
 
 def test_a_message_is_put_into_the_file_once_for_each_event_id(path: Path) -> None:
-    assert post_message(path, event="e", key="k", payload="1", event_id="x")
-    assert not post_message(path, event="e", key="k", payload="2", event_id="x")
-    assert post_message(path, event="e", key="k", payload="3")
+    assert post_message(path, Message("e", "k", "1", event_id="x"))
+    assert not post_message(path, Message("e", "k", "2", event_id="x"))
+    assert post_message(path, Message("e", "k", "3"))
 
 
 def test_a_message_beyond_its_bounds_is_refused(path: Path) -> None:
     with pytest.raises(InvalidInput, match="is empty"):
-        post_message(path, event="", key="k", payload="1")
+        post_message(path, Message("", "k", "1"))
 
 
 def test_an_engine_notices_that_its_file_was_taken_away(path: Path) -> None:

@@ -33,7 +33,7 @@ from tenuto.adapters.postgres.errors import Fate, fate_of, is_undone, translate
 from tenuto.adapters.postgres.routines import Routine, Routines, routine
 from tenuto.adapters.sql.dialect import POSTGRES, Dialect, turned
 from tenuto.adapters.sql.engine import AtOnce, Job, Param, Row, Step
-from tenuto.adapters.sql.sequences import sequences, whole_commit
+from tenuto.adapters.sql.sequences import sequences, whole_commit, whole_post
 from tenuto.model.errors import InvariantViolated, TenutoError, Unavailable
 from tenuto.ports.clock import Clock
 from tenuto.runtime.backoff import Backoff
@@ -179,7 +179,8 @@ class PostgresEngine:
     def sequences(self) -> list[Routine]:
         """What could be called together."""
         together = [routine(texts) for texts in sequences(self.dialect)]
-        return [*together, routine(whole_commit(self.dialect))]
+        wholes = (whole_commit(self.dialect), whole_post(self.dialect))
+        return [*together, *map(routine, wholes)]
 
     @property
     def is_away(self) -> Unavailable | None:

@@ -178,6 +178,11 @@ def translate(error: BaseException, where: str) -> TenutoError:
             f"{where} has no partition for a run of this moment; a server makes them ahead: start one, or run "
             "`tenuto db upgrade`"
         )
+    if state == "42883" and "tenuto_" in str(error):
+        # Dropped, or of a backup of before this release: what is sent is right, and no run is to blame.
+        return Unavailable(
+            f"{where} lacks functions that this process made; restart it, it makes them again"
+        )
     cause = _CAUSES.get(state)
     if cause is None and (not state or state.startswith(_UNAVAILABLE)):
         cause = _said(error)

@@ -76,8 +76,8 @@ class Routines:
     def __init__(self, routines: Sequence[Routine]) -> None:
         self._plans: dict[tuple[str, ...], list[tuple[Routine | None, list[int]]]] = {}
         self._places: dict[str, list[tuple[Routine, int]]] = {}
-        self._checked = next((each for each in routines if each.checked is not None), None)
-        self._wholes: dict[tuple[str, ...], list[int]] = {}
+        self._checked = [each for each in routines if each.checked is not None]
+        self._wholes: dict[tuple[str, ...], tuple[Routine, list[int]] | None] = {}
         for each in routines:
             if each.checked is None:
                 for n, text in enumerate(each.texts):
@@ -97,18 +97,23 @@ class Routines:
             at += len(places)
 
     def at_once(self, group: Sequence[Step]) -> Step | None:
-        """All of a group, by the function of the checked sequence; None: there is no such function."""
-        if self._checked is None:
-            return None
+        """All of a group, by the function of its checked sequence; None: there is no such function."""
         texts = tuple(text for text, _ in group)
-        places = self._wholes.get(texts)
-        if places is None:
+        if texts not in self._wholes:
             if len(self._wholes) >= PLANS_MAX:
                 self._wholes.clear()
-            first = self._checked.texts.index(texts[0])
-            places = self._wholes[texts] = _follow(self._checked, first, texts, 0)
-            assert len(places) == len(texts)
-        return _called(self._checked, places, group)
+            self._wholes[texts] = self._whole(texts)
+        whole = self._wholes[texts]
+        return None if whole is None else _called(*whole, group)
+
+    def _whole(self, texts: Sequence[str]) -> tuple[Routine, list[int]] | None:
+        """The checked sequence of which all these are part, and their places."""
+        for each in self._checked:
+            if texts[0] in each.texts:
+                places = _follow(each, each.texts.index(texts[0]), texts, 0)
+                if len(places) == len(texts):
+                    return each, places
+        return None
 
     def _plan(self, texts: Sequence[str]) -> list[tuple[Routine | None, list[int]]]:
         """What is called for these, in order: a routine with the places of its statements, or None for one alone."""

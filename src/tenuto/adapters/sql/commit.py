@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tenuto.adapters.sql.dialect import Dialect
 from tenuto.adapters.sql.engine import AtOnce, Param, Row, Step, Steps
+from tenuto.adapters.sql.posting import by_event_id, forgotten
 from tenuto.adapters.sql.rows import (
     NO_LEASE,
     epoch_suffix,
@@ -225,10 +226,12 @@ class Commit:
         large = sections.pop("large", [])
         notices = {tuple(row[:3]): row for row in sections.get("notices", ())}
         sections["notices"] = list(notices.values())
+        posts = sections.get("posts", [])
+        posts.sort(key=by_event_id)
         params = {name: pack(rows) for name, rows in sections.items() if rows}
         steps: list[Step] = []
-        if "posts" in params:
-            steps.append((self._texts["DELETE_OLD_MESSAGES"], ()))
+        if posts:
+            steps.append((self._texts["DELETE_OLD_MESSAGES"], (forgotten(len(posts)),)))
         for text, *names in WRITES:
             if names[0] in params:
                 given: list[Param] = [params.get(name, "[]") for name in names]

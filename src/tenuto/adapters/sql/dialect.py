@@ -44,6 +44,8 @@ class Dialect:
             items. No join with the set, so no plan that reads a whole table because it was found empty once.
         apart: at the end of a subquery that is to be asked for each row, whatever the planner thinks.
         pack, packed: around a column list, inside SELECT: all rows as one JSON array of arrays.
+        cut: rows `p` with a column `value`: a text's parts between the places where `"queue":` stands in it.
+        position: of a second text in a first one, from 1; 0 if it is not in it. Small and capital letters differ.
         least, greatest: of several values.
         for_update, skip_locked: row locks; empty where there is one writer.
         lock_shared, lock_alone, locked: around a text that is no row: a lock until the end of the transaction, with
@@ -64,6 +66,8 @@ class Dialect:
     apart: str
     pack: str
     packed: str
+    cut: str
+    position: str
     least: str
     greatest: str
     for_update: str
@@ -97,6 +101,8 @@ class Dialect:
             apart=self.apart,
             pack=self.pack,
             packed=self.packed,
+            cut=_Bounds(self.cut, ""),
+            position=self.position,
             least=self.least,
             greatest=self.greatest,
             for_update=self.for_update,
@@ -143,6 +149,9 @@ SQLITE = Dialect(
     apart="",
     pack="json_group_array(json_array(",
     packed="))",
+    # As JSON its quotes are escaped, and those within its strings twice: none of these is taken for the key.
+    cut="""json_each('[' || replace(json_quote({column}), '\\"queue\\":', '","') || ']') AS p""",
+    position="instr",
     least="min",
     greatest="max",
     for_update="",
@@ -180,6 +189,8 @@ POSTGRES = Dialect(
     apart="OFFSET 0",
     pack="json_agg(json_build_array(",
     packed="))",
+    cut="""string_to_table({column}, '"queue":') AS p(value)""",
+    position="strpos",
     least="LEAST",
     greatest="GREATEST",
     for_update="FOR NO KEY UPDATE",

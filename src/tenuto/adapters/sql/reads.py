@@ -40,6 +40,7 @@ from tenuto.ports.reads import (
     AliasRow,
     Awaited,
     ItemView,
+    NamedQueues,
     PassView,
     RunDetail,
     RunFilter,
@@ -54,6 +55,8 @@ from tenuto.ports.store import DefinitionRow, EventRow, NoteRow, PayloadRow, Run
 
 _DRAWN_BEFORE_US = 60_000_000
 """A run's id is never drawn longer than this before the run is made."""
+_COMPUTED = "["
+"""How QUEUES tells of a queue that is an expression."""
 _DIGITS_MAX = 18
 """Of a version's number: more than any database counts to."""
 
@@ -294,6 +297,11 @@ class SqlReads:
             )
             for r in sorted(rows, key=lambda r: int(r[1]), reverse=True)
         )
+
+    async def list_queues(self) -> NamedQueues:
+        found = {str(name) for (name,) in await self._rows("QUEUES")}
+        names = (orjson.loads(name) for name in found - {_COMPUTED})
+        return NamedQueues(queues=frozenset(names), computed=_COMPUTED in found)
 
     async def list_items(
         self,

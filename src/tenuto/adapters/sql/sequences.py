@@ -31,6 +31,7 @@ _BEATEN = (s.leases.EXTEND_LEASES, s.registry.SEE_WORKER)
 _GRANTED = (s.changes.LEASE_TASKS, s.leases.DELETE_GRANTED)
 _RELEASE = (s.leases.LOCK_LEASES, s.leases.STANDING)
 _RELEASED = (s.leases.CLEAR_LEASES, s.leases.OFFER_TASKS)
+_POSTED = ("DELETE_OLD_MESSAGES", "POST_MESSAGES", "STORED_MESSAGES")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,10 @@ def sequences(dialect: Dialect) -> tuple[tuple[str, ...], ...]:
     """Each as filled texts. Of the last one of a row its answer counts, if it has one."""
     guard = tuple(_TEXTS[name] for name in (*_LOCKS, "GUARD"))
     writes = tuple(_TEXTS[name] for name in _WRITES)
+    post = tuple(_TEXTS[name] for name in ("LOCK_ADDRESSES_TOGETHER", *_POSTED))
     return tuple(
         tuple(dialect.fill(text) for text in texts)
-        for texts in (guard, writes, _BEAT, _BEATEN, _GRANTED, _RELEASE, _RELEASED)
+        for texts in (guard, writes, post, _BEAT, _BEATEN, _GRANTED, _RELEASE, _RELEASED)
     )
 
 
@@ -68,4 +70,15 @@ def whole_commit(dialect: Dialect) -> Checked:
         moment=filled["MOMENT"],
         checks=frozenset(filled[name] for name in CHECKS),
         timed={filled[name]: 2 for name in LEASING},
+    )
+
+
+def whole_post(dialect: Dialect) -> Checked:
+    """Messages put into the mailbox, as filled texts: nothing can be other than hoped."""
+    names = ("LOCK_ADDRESSES_TOGETHER", "MOMENT", *_POSTED)
+    return Checked(
+        texts=tuple(dialect.fill(_TEXTS[name]) for name in names),
+        moment=dialect.fill(_TEXTS["MOMENT"]),
+        checks=frozenset(),
+        timed={},
     )

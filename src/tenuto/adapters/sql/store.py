@@ -16,10 +16,10 @@ from tenuto.adapters.sql import statements as s
 from tenuto.adapters.sql.commit import Commit
 from tenuto.adapters.sql.engine import SqlEngine, Step, Steps
 from tenuto.adapters.sql.loading import load_params, read_loaded
+from tenuto.adapters.sql.posting import Posting
 from tenuto.adapters.sql.ready import SqlReadyRows
 from tenuto.adapters.sql.rows import (
     Values,
-    message_row,
     note_row,
     pack,
     pack_granted,
@@ -34,7 +34,7 @@ from tenuto.adapters.sql.rows import (
     unpack,
 )
 from tenuto.machine.snapshot import OpenedWait
-from tenuto.model.errors import Conflict, InvalidInput, NotFound, TenutoError
+from tenuto.model.errors import Conflict, NotFound, TenutoError
 from tenuto.model.ids import LeaseId, MessageId, Place, RunId, WorkerId
 from tenuto.ports.gateway import Beat, Load, Note, Verdict, WorkerInfo
 from tenuto.ports.store import (
@@ -350,19 +350,11 @@ class SqlStore(SqlReadyRows):
 
         return await self._engine.write(job, durable=False) if notes else ()
 
-    async def post(self, message: NewMessage) -> bool:
-        for name, text in (("event", message.event), ("key", message.key)):
-            if "\0" in text or not _is_text(text):
-                raise InvalidInput("cannot be stored: it has NUL or half a character", path=name)
-        step: Step = (self._text["INSERT_MESSAGE"], tuple(message_row(message)))
-        lock: Step = (self._text["LOCK_ADDRESS"], (message.event, message.key))
-        steps = (lock,) if self._dialect.locks_rows else ()
-
-        def job() -> Steps[bool]:
-            stored = yield ((self._text["DELETE_OLD_MESSAGES"], ()), *steps, step)
-            return stored is not None
-
-        return await self._engine.write(job)
+    async def post(self, messages: Sequence[NewMessage]) -> Sequence[bool]:
+        if not messages:
+            return ()
+        posting = Posting(self._text, self._dialect, messages)
+        return await self._engine.write(posting.at_once() or posting.job)
 
     async def unhint(
         self, messages: Sequence[MessageId], refused: Sequence[tuple[MessageId, RunId, Place, int]]
@@ -534,14 +526,6 @@ def _pair(messages: list[list[Any]], waits: list[list[Any]], pairs_max: int) -> 
 
 def _focus(runs: tuple[RunId, ...] | None) -> str | None:
     return None if runs is None else pack(runs)
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _user_of_version(users: Values, name: str) -> str:

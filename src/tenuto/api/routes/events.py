@@ -12,7 +12,7 @@ from tenuto.api.models import AwaitedPage
 from tenuto.api.nested import Heard, HeartbeatBody
 from tenuto.api.parameters import EventQuery
 from tenuto.api.service import UNSAFE, Service, body_of, encode, responses
-from tenuto.coordinator.commands import Message
+from tenuto.coordinator.mailbox import Message
 from tenuto.dsl.given import read_keep
 from tenuto.dsl.storable import check_word
 from tenuto.runtime.results import canonical

@@ -15,10 +15,10 @@ from tenuto.api.models import (
     NotePage,
     RunCounts,
     RunNode,
+    RunOutcome,
     RunPage,
     RunReport,
     StartBody,
-    StartedReport,
     StartedRun,
     StartedRuns,
     StartManyBody,
@@ -81,7 +81,7 @@ def _add_starts(app: FastAPI, service: Service) -> None:
         tags=TAGS,
         summary="Start a run",
         responses=responses(
-            StartedRun | StartedReport,
+            StartedRun | RunOutcome,
             *UNSAFE,
             "not_found",
             about="The key had its run already (header Deduplicated: true)",
@@ -98,8 +98,8 @@ def _add_starts(app: FastAPI, service: Service) -> None:
     ) -> Response:
         """It is stored, and will be carried on, when this answers. Repeat it with the same key after a lost answer.
 
-        With `wait` the answer comes when the run is final or the time is up, and is its report as it stands then: look
-        at `state`. Who hangs up cancels nothing.
+        With `wait` the answer comes when the run is final or the time is up, with its output or error: look at
+        `state`. Who hangs up cancels nothing.
         """
         if wait:
             service.held.check()
@@ -154,7 +154,7 @@ def _add_starts(app: FastAPI, service: Service) -> None:
 
 
 async def _end_of(service: Service, started: Started, receive: Receive, within_s: float) -> bytes:
-    """The report of a run that was started, at its end or as it stands when nobody can wait any longer.
+    """What a run that was started came to, or how it stands when nobody can wait any longer.
 
     It is stored: whatever happens now, the answer must not say that nothing was written.
     """
@@ -162,8 +162,8 @@ async def _end_of(service: Service, started: Started, receive: Receive, within_s
         if service.held.has_room:
             async with service.held.hold(receive, within_s):
                 wait = service.backend.commands.wait
-                return await service.final_report(await wait(started.run_id, fresh=started.created))
-        return await service.report(started.run_id)
+                return await service.outcome(await wait(started.run_id, fresh=started.created))
+        return await service.outlook(started.run_id)
     except Unavailable:
         if started.row is None:
             raise

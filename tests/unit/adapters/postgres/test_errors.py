@@ -116,6 +116,12 @@ def test_our_own_errors_cost_nothing() -> None:
             "has no partition for a run of this moment",
         ),
         (of_state("23514", "violates a check"), InvariantViolated, "violates a check"),
+        (
+            of_state("42883", "function tenuto_at_once_0a1b(jsonb) does not exist"),
+            Unavailable,
+            "lacks functions that this process made",
+        ),
+        (of_state("42883", "function lower(jsonb) does not exist"), InvariantViolated, "lower"),
         (ValueError("ours"), InvariantViolated, "ours"),
     ],
 )

@@ -89,6 +89,17 @@ def test_all_of_a_hoped_for_group_is_one_call() -> None:
 
 def test_without_its_function_there_is_no_such_call() -> None:
     assert ROUTINES.at_once([(NOW, ())]) is None
+    assert Routines((WHOLE,)).at_once([(NOW, ()), ("OTHER $1", ("a",))]) is None
+
+
+def test_of_several_whole_ones_that_is_called_which_has_all_the_steps() -> None:
+    other = routine(Checked(texts=(NOW, "POST $1"), moment=NOW, checks=frozenset(), timed={}))
+    for routines in (Routines((WHOLE, other)), Routines((other, WHOLE))):
+        assert routines.at_once([(NOW, ()), ("POST $1", ("a",))]) == (other.call, (1, "a"))
+        assert routines.at_once([(NOW, ()), ("LEASE $1", ("a",))]) == (
+            WHOLE.call,
+            (None, 1, None, None, None, None, None, None, None, "a"),
+        )
 
 
 def test_an_ordinary_group_never_calls_what_may_leave_it_out() -> None:

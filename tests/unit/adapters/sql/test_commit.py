@@ -13,6 +13,7 @@ from tests.support.store import (
     WORKER,
     A,
     a_change,
+    a_message,
     a_snapshot,
     a_start,
     a_task,
@@ -100,6 +101,23 @@ def test_rows_are_locked_before_they_are_checked() -> None:
 
     texts, _ = drive([a_change(new_run_id(), 1)], (START, "[]", "[]", "[]"), dialect=POSTGRES)
     assert texts[:2] == ["LOCK_RUNS", "GUARD"]
+
+
+def test_messages_are_posted_in_the_order_of_their_event_ids() -> None:
+    """Whichever runs they are of, as everybody posts (`adapters.sql.posting`); more old ones go than come."""
+    runs = sorted(new_run_id() for _ in range(60))
+    changes = [
+        a_change(run, 1, posts=(a_message(f"m{n}", event_id=f"e{60 - n:02}"),))
+        for n, run in enumerate(runs)
+    ]
+    steps = Commit(Names(), SQLITE, changes, lease_us=LEASE_US).job()
+    next(steps)
+    written = dict(steps.send((START, "[]", "[]", "[]")))
+    steps.close()
+
+    rows = orjson.loads(str(written["POST_MESSAGES"][0]))
+    assert [row[5] for row in rows] == sorted(row[5] for row in rows)
+    assert written["DELETE_OLD_MESSAGES"] == (120,)
 
 
 @pytest.mark.parametrize(

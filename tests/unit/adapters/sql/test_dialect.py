@@ -48,6 +48,16 @@ def test_a_bound_has_its_column_and_its_parameter() -> None:
     assert "w.value->>2 FROM" in POSTGRES.fill("{only_1[a.key,2]}")
 
 
+def test_a_text_is_cut_at_the_key_but_not_where_a_string_speaks_of_it() -> None:
+    graph = r'{"queue":"a","text":"\"queue\":\\","x":[{"queue":["name"]}]}'
+    text = SQLITE.fill("SELECT p.value FROM (SELECT $1 AS g) AS d CROSS JOIN {cut[d.g]}")
+    with closing(sqlite3.connect(":memory:")) as connection:
+        rows = connection.execute(text, {"1": graph}).fetchall()
+
+    assert [value for (value,) in rows] == graph.split('"queue":')
+    assert "string_to_table(d.graph, " in POSTGRES.fill("{cut[d.graph]}")
+
+
 def test_the_time_of_tests_is_a_setting_of_the_connection() -> None:
     assert "clock_timestamp" in POSTGRES.fill("{now}")
     assert "tenuto.now" in turned(POSTGRES).fill("{now}")

@@ -12,7 +12,8 @@ from tests.support.store import (
 from tenuto.adapters.sql import statements as s
 from tenuto.adapters.sql.commit import CHECKS, LARGE_LETTERS, Commit
 from tenuto.adapters.sql.dialect import POSTGRES, SQLITE
-from tenuto.adapters.sql.sequences import sequences, whole_commit
+from tenuto.adapters.sql.posting import Posting
+from tenuto.adapters.sql.sequences import sequences, whole_commit, whole_post
 from tenuto.model.ids import Place
 
 RUN = new_run_id()
@@ -52,6 +53,18 @@ def test_what_a_commit_sends_is_in_their_order(columns: dict[str, object]) -> No
     hoped = commit.at_once()
     assert hoped is not None
     assert _is_within([text for text, _ in hoped.group], whole_commit(POSTGRES).texts)
+
+
+def test_what_a_post_sends_is_in_their_order() -> None:
+    posting = Posting(TEXTS, POSTGRES, [a_message("m1"), a_message("m2")])
+    [group] = [list(next(posting.job()))]
+    hoped = posting.at_once()
+
+    assert any(
+        _is_within([text for text, _ in group], sequence) for sequence in sequences(POSTGRES)
+    )
+    assert hoped is not None
+    assert tuple(text for text, _ in hoped.group) == whole_post(POSTGRES).texts
 
 
 def test_a_whole_commit_writes_after_its_last_check() -> None:

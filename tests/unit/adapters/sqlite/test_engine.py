@@ -246,15 +246,15 @@ async def test_a_second_engine_is_refused_while_others_may_send_and_read(tmp_pat
     with pytest.raises(Conflict, match="in use by another engine of this process"):
         open_engine(path, clock)
     sender = open_sender(path, clock)
-    assert await SqlStore(sender).post(a_message("m1", event_id="e"))
+    assert await SqlStore(sender).post([a_message("m1", event_id="e")]) == [True]
     await sender.close()
     reader = open_reader(path, clock)
     assert (await SqlReads(reader).get_run(run_id)).run.state == "running"
     with pytest.raises(Unavailable, match="reading only"):
-        await SqlStore(reader).post(a_message("m2"))
+        await SqlStore(reader).post([a_message("m2")])
     await reader.close()
 
-    assert not await store.post(a_message("m3", event_id="e"))
+    assert await store.post([a_message("m3", event_id="e")]) == [False]
     await engine.close()
 
 
@@ -264,7 +264,7 @@ async def test_only_writes_of_others_are_foreign_changes(tmp_path: Path) -> None
     await engine.write(put("own"))
     assert not await engine.foreign_changes()
 
-    await SqlStore(sender).post(a_message())
+    await SqlStore(sender).post([a_message()])
 
     assert await engine.foreign_changes()
     assert not await engine.foreign_changes()

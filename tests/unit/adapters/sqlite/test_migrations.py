@@ -133,7 +133,7 @@ async def test_an_older_run_goes_on(path: str) -> None:
             leases=((A, 1, LeaseId("l1")),), timers=((Place("c"), TimerKind.BACKOFF, 3),)
         )
         await commit(store, a_change(RUN, 3, claims=claims, payloads=(new,), timers=(timer,)))
-        await store.post(a_message())
+        await store.post([a_message()])
 
         assert len((await store.due(limit=9, runs=None)).matches) == 1
         clock.turn(9)

@@ -345,7 +345,8 @@ WHERE id {in_}SELECT w.value->>1 FROM {each_1} AS w{_in}
 """
 
 # Puts messages into the mailbox, [[id, namespace, event, key, payload, event_id, keep_us]]: one whose event_id is known
-# is dropped, one for which a wait is open is hinted.
+# is dropped, one for which a wait is open is hinted. In the order of `posting.by_event_id`: who inserts an id waits for
+# whoever is about to insert the same.
 POST_MESSAGES = """
 INSERT INTO mailbox (
   id, namespace, event, key, payload, event_id, posted_at, keep_until, used, hinted

@@ -122,12 +122,12 @@ WHERE NOT EXISTS (
 )
 """
 
-# Of messages, [[run, id]].
+# Of messages, [[run, id]]. Not `used = 0`: `mailbox_by_address` would do, whole for each, while it was found empty.
 GONE_MESSAGES = """
 SELECT w.value->>0 AS run_id FROM {each_1} AS w
 WHERE NOT EXISTS (
   SELECT 1 FROM mailbox AS m
-  WHERE m.id = w.value->>1 AND m.used = 0 AND m.keep_until > {now}
+  WHERE m.id = w.value->>1 AND m.used <= 0 AND m.keep_until > {now}
   {apart}
 )
 """

@@ -5,12 +5,16 @@ see the other. So where writers work side by side both lock the address first, i
 next one sees what the other left.
 """
 
-# One address, together with other senders: $1 event $2 key.
-LOCK_ADDRESS = """
-SELECT {lock_shared}$1 || '/' || $2{locked}
+# Addresses of who only sends, together with other senders, always in the same order: $1 [[event, key]].
+LOCK_ADDRESSES_TOGETHER = """
+SELECT count(*) FROM (
+  SELECT {lock_shared}a.name{locked} FROM (
+    SELECT DISTINCT (w.value->>0) || '/' || (w.value->>1) AS name FROM {each_1} AS w ORDER BY 1
+  ) AS a
+) AS l
 """
 
-# Addresses for whoever opens waits there, or both, always in the same order: $1 [[event, key]].
+# The same for whoever opens waits there, or both: $1 [[event, key]].
 LOCK_ADDRESSES = """
 SELECT count(*) FROM (
   SELECT {lock_alone}a.name{locked} FROM (
@@ -31,31 +35,21 @@ SELECT count(*) FROM (
 ) AS l
 """
 
-# Stores a message unless its event_id is known; hinted when a wait for its address is open. One row if stored.
-# $1 id $2 namespace $3 event $4 key $5 payload $6 event_id $7 keep_us
-INSERT_MESSAGE = """
-INSERT INTO mailbox (
-  id, namespace, event, key, payload, event_id, posted_at, keep_until, used, hinted
-)
-SELECT
-  $1, $2, $3, $4, $5, $6, {now}, {now} + $7, 0,
-  CASE
-    WHEN EXISTS (SELECT 1 FROM waits WHERE namespace = $2 AND event = $3 AND key = $4) THEN 1
-    ELSE 0
-  END
-WHERE true
-ON CONFLICT DO NOTHING
-RETURNING id
+# Which of the messages $1 [[id]] were stored, after POST_MESSAGES (`changes`).
+STORED_MESSAGES = """
+SELECT {pack}m.id{packed}
+FROM mailbox AS m
+WHERE m.id {in_}SELECT w.value->>0 FROM {each_1} AS w{_in}
 """
 
-# Forgets messages, used or not, whose time is over; a hundred at a time. Index `mailbox_kept`.
+# Forgets messages, used or not, whose time is over; $1 at a time. Index `mailbox_kept`.
 DELETE_OLD_MESSAGES = """
 DELETE FROM mailbox
 WHERE id {in_}
   SELECT id FROM mailbox
   WHERE keep_until <= {now}
   ORDER BY keep_until
-  LIMIT 100
+  LIMIT $1
   {for_update} {skip_locked}
 {_in}
 """

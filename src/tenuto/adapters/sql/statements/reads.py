@@ -265,6 +265,27 @@ FROM aliases AS a
 WHERE a.namespace = $1 AND a.name = $2
 """
 
+# Queues of work in stored graphs, as JSON texts, each once; `[` for one that is computed. By the text that
+# `model.stored` writes, where the keys of work are in order and no quote within a string is bare:
+# `"queue":"mail","queue_timeout_us":…` or `"queue":["name",…`. A name has up to 100 characters.
+QUEUES = """
+SELECT {pack}q.name{packed}
+FROM (
+  SELECT DISTINCT
+    CASE
+      WHEN substr(p.value, 1, 1) = '[' THEN '['
+      ELSE substr(p.value, 1, {position}(p.value, ',"queue_timeout_us":') - 1)
+    END AS name
+  FROM definitions AS d
+  CROSS JOIN {cut[d.graph]}
+  WHERE substr(p.value, 1, 8) = '["name",'
+    OR (
+      substr(p.value, 1, 1) = '"'
+      AND {position}(substr(p.value, 1, 130), '","queue_timeout_us":') BETWEEN 3 AND 102
+    )
+) AS q
+"""
+
 # The items $1 [[run, place, index]] of a foreach as people see them. Primary key.
 _items = with_columns("""
 SELECT {pack}

@@ -1,4 +1,4 @@
-# sha256 of worker.proto: 55ec2f76bbf139c156d883b0e7a2d66fdb3c9d31c00c15dd6b19fdc7a780c372
+# sha256 of worker.proto: 655b8b6e96825ce5f0e6cde23ec52b3c45f7fb0292e44454f9d9d60795717678
 """Made from `proto/tenuto/worker/v1/worker.proto` by scripts/gen_proto.py. Not to be edited."""
 
 from google.protobuf.internal import containers as _containers
@@ -237,16 +237,18 @@ class Leave(_message.Message):
     def __init__(self) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("protocol", "version", "lease_us", "limits")
+    __slots__ = ("protocol", "version", "lease_us", "limits", "notes")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     LEASE_US_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     version: str
     lease_us: int
     limits: Limits
-    def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ..., lease_us: _Optional[int] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ..., lease_us: _Optional[int] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Limits(_message.Message):
     __slots__ = ("message_bytes", "payload_bytes", "calls", "reports", "wait_us")
