@@ -823,4 +823,6 @@ def test_odd_surroundings_are_no_mistake(
     assert ran.returncode == OK, ran.stderr
     assert b"Traceback" not in ran.stderr
     assert b'"said": "Hello Zo' in ran.stdout
-    assert len(ran.stderr.splitlines()) == 1, ran.stderr
+    # A Python that watches itself says so itself when a busy machine was slow.
+    said = [line for line in ran.stderr.splitlines() if not line.startswith(b"Executing <")]
+    assert len(said) == 1, ran.stderr

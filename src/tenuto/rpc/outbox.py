@@ -26,6 +26,8 @@ class Outbox(Generic[M]):
         self._waiting: deque[M] = deque()
         self._begun: Begun | None = None
         self._news = asyncio.Event()
+        self._broken = False
+        """Nothing more is begun: of what is put from here on it is certain that nobody has read it."""
 
     def __len__(self) -> int:
         """Messages of which nothing is written yet."""
@@ -39,7 +41,7 @@ class Outbox(Generic[M]):
     def put(self, message: M) -> None:
         """Write it after all that was put before. Never raises: `write` does."""
         self._waiting.append(message)
-        if self._begun is None:
+        if self._begun is None and not self._broken:
             self._begin()
         self._news.set()
 
@@ -54,17 +56,25 @@ class Outbox(Generic[M]):
             await self._news.wait()
 
     async def write(self) -> None:
-        """Bring the next message to its end. Raises what writing it raises; where that was cut, nobody knows."""
+        """Bring the next message to its end. Raises what writing it raises; where that was cut, nobody knows.
+
+        After that it is not called again: the stream is broken.
+        """
+        assert not self._broken
         if self._begun is None:
             self._begin()
         assert self._begun is not None
         try:
             await self._begun
+        except BaseException:
+            self._broken = True
+            raise
         finally:
             self._begun = None
 
     def close(self) -> Sequence[M]:
         """Write no more. Returns what nobody can have read."""
+        self._broken = True
         begun, self._begun = self._begun, None
         if begun is not None:
             begun.close()

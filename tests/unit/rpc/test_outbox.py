@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -126,6 +127,40 @@ async def test_a_failure_while_it_waits_reaches_the_writer() -> None:
 
     with pytest.raises(OSError, match="broken"):
         await outbox.write()
+
+
+async def fail(outbox: Outbox[str], sink: Sink) -> None:
+    outbox.put("bad")
+    with pytest.raises(OSError, match="gone"):
+        await outbox.write()
+
+
+async def cancel(outbox: Outbox[str], sink: Sink) -> None:
+    outbox.put("a")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await outbox.write()
+
+
+async def close(outbox: Outbox[str], sink: Sink) -> None:
+    outbox.close()
+
+
+@pytest.mark.parametrize("end", [fail, cancel, close])
+async def test_what_is_put_once_the_stream_is_broken_is_not_begun_and_is_returned(
+    end: Callable[[Outbox[str], Sink], Awaitable[None]],
+) -> None:
+    sink = Sink()
+    outbox = Outbox(sink.write)
+    await end(outbox, sink)
+    begun = list(sink.begun)
+
+    outbox.put("b")
+    outbox.put("c")
+    await turns()
+
+    assert sink.begun == begun
+    assert outbox.close() == ["b", "c"]
 
 
 async def test_closing_returns_what_nobody_can_have_read_and_lets_go_of_the_rest() -> None:

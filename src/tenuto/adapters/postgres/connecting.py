@@ -93,6 +93,7 @@ async def connect(address: Address, *, name: str) -> Link:
     Raises Unavailable and InvariantViolated only; the text has the cause.
     """
     settings = {**_PLANS, **_BOUNDS, **_ALIVE, "search_path": address.schema}
+    raw: asyncpg.Connection[asyncpg.Record] | None = None
     try:
         async with asyncio.timeout(CONNECT_S):
             try:
@@ -106,8 +107,13 @@ async def connect(address: Address, *, name: str) -> Link:
                 bounced = True
             if bounced:
                 raw = await _open(address, {}, statements=0)
+            assert raw is not None
             lineage = await _lineage(raw)
-    except Exception as error:
+    except BaseException as error:
+        if raw is not None:  # one that was let in and then did not answer
+            raw.terminate()
+        if not isinstance(error, Exception):
+            raise
         given = address.has_password or bool(os.environ.get("PGPASSWORD"))
         raise refusal(error, address.shown, user=address.user, given=given) from error
     said = "".join(f"; SET LOCAL {key} = '{value}'" for key, value in settings.items())

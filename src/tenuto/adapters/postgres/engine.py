@@ -12,6 +12,9 @@ lost, it is unknown what became of it. So a connection that nobody has used for 
 finds out whether it still lives. If the function says that something was not as hoped, it has written nothing, and the
 job goes the long way, too. Through a pooler the call is made inside a transaction, which says the settings.
 
+Functions that have vanished from the server are done without until they are made anew (`mending`): what called them is
+run again, one statement after the other.
+
 While the server is away everybody is told at once, and one lane tries again, later and later.
 """
 
@@ -30,6 +33,7 @@ import orjson
 from tenuto.adapters.postgres.address import Address
 from tenuto.adapters.postgres.connecting import Link, connect
 from tenuto.adapters.postgres.errors import Fate, fate_of, is_undone, translate
+from tenuto.adapters.postgres.mending import Mending
 from tenuto.adapters.postgres.routines import Routine, Routines, routine
 from tenuto.adapters.sql.dialect import POSTGRES, Dialect, turned
 from tenuto.adapters.sql.engine import AtOnce, Job, Param, Row, Step
@@ -121,7 +125,7 @@ class PostgresEngine:
         self.dialect: Dialect = POSTGRES if turned_clock is None else turned(POSTGRES)
         self.commits = 0
         self.routines = Routines(())
-        """What is called together; set once the server has their functions."""
+        """What is called together; set once the server has their functions, and while it has them."""
         self._name = name
         self._pool = pool
         self._draw = draw
@@ -145,6 +149,7 @@ class PostgresEngine:
         self._reserve: list[asyncio.Future[_Ticket | None]] = []
         self._lanes: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._mending = Mending(address, name=name, draw=draw, put=self._call)
 
     async def write(self, job: Job[T], *, durable: bool = True) -> T:
         """As the port says. All is durable here: whoever holds a lease may outlive the server's power cut.
@@ -182,6 +187,9 @@ class PostgresEngine:
         wholes = (whole_commit(self.dialect), whole_post(self.dialect))
         return [*together, *map(routine, wholes)]
 
+    def _call(self, routines: Routines) -> None:
+        self.routines = routines
+
     @property
     def is_away(self) -> Unavailable | None:
         """Why nothing can be done just now."""
@@ -211,6 +219,7 @@ class PostgresEngine:
                 idle.set_result(None)
         if self._lanes is not None:
             await asyncio.wait([self._lanes])
+        await self._mending.close()
 
     # -- lanes
 
@@ -316,11 +325,14 @@ class PostgresEngine:
                     ticket.fail(error)
                 return None
             ticket.committing = False
+            called = self.routines
             try:
                 ticket.succeed(await self._drive(ticket, link))
                 return link
             except Exception as error:  # noqa: BLE001 - an error belongs to its job
                 fate = fate_of(error)
+                if fate is Fate.UNMADE and called is self.routines:  # else it is being seen to
+                    self._mending.vanished(called)
                 if not await self._tidy(link, fate):
                     link = None
                 unknown = (
@@ -364,7 +376,7 @@ class PostgresEngine:
         """After an error: whether the connection is good, with no transaction open."""
         if fate is Fate.ALL_GONE:
             self._generation += 1
-        if fate in (Fate.AGAIN, Fate.FAILED) and not link.raw.is_closed():
+        if fate in (Fate.AGAIN, Fate.UNMADE, Fate.FAILED) and not link.raw.is_closed():
             try:
                 async with asyncio.timeout(STATEMENT_S):
                     if link.raw.is_in_transaction():
@@ -426,6 +438,7 @@ class PostgresEngine:
         self._forked = asyncio.get_running_loop().time() + FORKED_S, said
         for told in self._on_fork:
             told()
+        self._mending.doubt(self.routines)  # its copy may be of before they were made
 
     async def _drive(self, ticket: _Ticket, link: Link) -> Any:
         """Run one job's steps, a write in a transaction. Every statement has its own deadline."""

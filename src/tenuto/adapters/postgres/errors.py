@@ -26,6 +26,10 @@ class Fate(Enum):
     """The connection is lost, or may be: it goes, and whoever waits is told."""
     ALL_GONE = auto()
     """The server is not what it was (a restart, a standby): no connection of the pool is any good."""
+    UNMADE = auto()
+    """Nothing was written and the connection is well, but a function that was called is not there: run the whole job
+    again without.
+    """
     FAILED = auto()
     """The job's own fault; the connection is well."""
 
@@ -55,6 +59,7 @@ _ALL_GONE = frozenset(
     }
 )
 
+_FUNCTION = re.compile(r"\btenuto_(at_once_)?[0-9a-f]{24}\b")
 _QUOTED = re.compile(r'"([^"]+)"')
 _TEXT = {"22021", "22P05"}
 """A NUL in a text parameter, and in a JSON one: checked at every door; this is the last."""
@@ -123,6 +128,8 @@ def state_of(error: BaseException) -> str:
 def fate_of(error: BaseException) -> Fate:
     """What to do about an error of the driver's."""
     state = state_of(error)
+    if is_unmade(error):
+        return Fate.UNMADE
     if state in _AGAIN:
         return Fate.AGAIN
     if state in _ALL_GONE or state.startswith("57P0"):
@@ -136,9 +143,27 @@ def fate_of(error: BaseException) -> Fate:
     return Fate.GONE
 
 
+def is_unmade(error: BaseException) -> bool:
+    """Whether a function of ours is not there to be called: dropped, or not this user's to call.
+
+    Nothing ran of a call that was not let in. One that is dropped between its plan and its first step is not found by
+    its number: the server's own words for that are not translated.
+    """
+    match state_of(error):
+        case "42883" | "42501":
+            return _FUNCTION.search(str(error)) is not None
+        case "XX000":
+            return str(error).startswith("cache lookup failed for function")
+        case _:
+            return False
+
+
 def is_undone(error: BaseException) -> bool:
     """Whether nothing was written for certain, though the connection is no good: the server refuses to write, or the
     driver had nothing to send it by.
+
+    57014 is not among these: the server disarms its timeout before it commits, but a cancel that somebody sends may
+    arrive while it does, and nothing that is documented says that it is not told afterwards.
     """
     return state_of(error) == "25006" or _is_unsent(error)
 
@@ -178,10 +203,10 @@ def translate(error: BaseException, where: str) -> TenutoError:
             f"{where} has no partition for a run of this moment; a server makes them ahead: start one, or run "
             "`tenuto db upgrade`"
         )
-    if state == "42883" and "tenuto_" in str(error):
+    if is_unmade(error):
         # Dropped, or of a backup of before this release: what is sent is right, and no run is to blame.
         return Unavailable(
-            f"{where} lacks functions that this process made; restart it, it makes them again"
+            f"{where} lacks functions that this process made, again and again; does somebody drop them?"
         )
     cause = _CAUSES.get(state)
     if cause is None and (not state or state.startswith(_UNAVAILABLE)):

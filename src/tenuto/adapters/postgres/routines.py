@@ -2,8 +2,8 @@
 
 A function is made from the texts of a sequence and named by their hash, so another release has others, and the plans of
 its statements are kept as those of prepared statements are. A statement whose first parameter is null is left out; one
-without parameters has one that says whether it is wanted. Where functions may not be made, statements are sent one by
-one.
+without parameters has one that says whether it is wanted. Where functions may not be made or called, statements are
+sent one by one; so they are while functions that have vanished are made anew (`mending`).
 
 The function of a checked sequence answers a row, the moment and what its last statement says, or none: then a check
 found something, and nothing is written, for all writes stand behind all checks. Called outside a transaction it is one
@@ -21,6 +21,7 @@ from functools import cached_property
 
 import asyncpg
 
+from tenuto.adapters.postgres.address import Address
 from tenuto.adapters.postgres.connecting import Link
 from tenuto.adapters.sql.engine import Param, Step
 from tenuto.adapters.sql.sequences import Checked
@@ -31,6 +32,10 @@ AT_ONCE = "tenuto_at_once_"
 _FORM = "2"
 """Of what is made from the texts; functions of another form have other names."""
 _PARAM = re.compile(r"\$(\d+)")
+_THERE = """
+SELECT proname, has_function_privilege(oid, 'EXECUTE') FROM pg_proc
+WHERE proname = ANY($1) AND pronamespace = to_regnamespace(current_schema())
+"""
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('tenuto/' || current_schema(), 0))"
 
 
@@ -74,6 +79,7 @@ class Routines:
     """Which steps are called together."""
 
     def __init__(self, routines: Sequence[Routine]) -> None:
+        self.all = tuple(routines)
         self._plans: dict[tuple[str, ...], list[tuple[Routine | None, list[int]]]] = {}
         self._places: dict[str, list[tuple[Routine, int]]] = {}
         self._checked = [each for each in routines if each.checked is not None]
@@ -152,32 +158,45 @@ def _follow(found: Routine, first: int, texts: Sequence[str], at: int) -> list[i
 
 
 async def make(link: Link, routines: Sequence[Routine]) -> bool:
-    """Make those that are not there. False: this user may not. Raises other errors of the driver."""
+    """Make those that are not there. False: this user may not, or may not call those that another one made.
+
+    Raises other errors of the driver.
+    """
     raw = link.raw
-    names = [each.name for each in routines]
-    there = {
-        row[0]
-        for row in await raw.fetch(
-            "SELECT proname FROM pg_proc WHERE proname = ANY($1) "
-            "AND pronamespace = to_regnamespace(current_schema())",
-            names,
-        )
-    }
-    missing = [each for each in routines if each.name not in there]
-    if not missing:
-        return True
-    await raw.execute(link.begin)
+    await raw.execute(link.begin)  # through a pooler the schema is known within a transaction only
     try:
-        await raw.execute(_LOCK)
-        for each in missing:
-            await raw.execute(await _definition(link, each))
+        there = await _there(link, routines)
+        if missing := [each for each in routines if each.name not in there]:
+            await raw.execute(_LOCK)
+            there = await _there(
+                link, routines
+            )  # another process has made them meanwhile, perhaps as another user
+            for each in missing:
+                if each.name not in there:
+                    await raw.execute(await _definition(link, each))
+            there = await _there(link, routines)
         await raw.execute("COMMIT")
     except asyncpg.InsufficientPrivilegeError:
         return False
     finally:
         if not raw.is_closed() and raw.is_in_transaction():
             await raw.execute("ROLLBACK")
-    return True
+    return all(there.values())
+
+
+async def _there(link: Link, routines: Sequence[Routine]) -> dict[str, bool]:
+    """The names of those that are there, and whether this user may call them."""
+    rows = await link.raw.fetch(_THERE, [each.name for each in routines])
+    return {row[0]: row[1] for row in rows if row[1] is not None}  # null: it is being dropped
+
+
+def refused(address: Address) -> str:
+    """What somebody should know where `make` says no."""
+    return (
+        f"{address.shown} lets this user make or call no functions, so commits take longer: "
+        f"GRANT CREATE ON SCHEMA {address.schema}; where another user made them, "
+        f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {address.schema}"
+    )
 
 
 async def _definition(link: Link, each: Routine) -> str:

@@ -12,7 +12,7 @@ from tenuto.adapters.postgres.clock import DbClock
 from tenuto.adapters.postgres.engine import POOL, PostgresEngine
 from tenuto.adapters.postgres.news import PostgresNews
 from tenuto.adapters.postgres.partitions import Partitions, ensure
-from tenuto.adapters.postgres.routines import Routines, make
+from tenuto.adapters.postgres.routines import Routines, make, refused
 from tenuto.adapters.sql.engine import Steps
 from tenuto.ports.clock import Clock
 from tenuto.ports.news import News
@@ -102,8 +102,7 @@ async def open_shared(
         if await make(link, together):
             engine.routines = Routines(together)
         else:
-            refused = f"{address.shown} lets this user make no functions, so commits take longer: "
-            warnings += (f"{refused}GRANT CREATE ON SCHEMA {address.schema}",)
+            warnings += (refused(address),)
     clock.ask_by(_asking(engine))
     engine.start()
     if bounced and listen is None:

@@ -43,6 +43,8 @@ class Dialect:
             whose column is the first item of a row (`{only_1[column,2]}`: the third), or lies between the second
             items. No join with the set, so no plan that reads a whole table because it was found empty once.
         apart: at the end of a subquery that is to be asked for each row, whatever the planner thinks.
+        asked, _asked: `{asked[table AS x]}condition{_asked[x]}` after FROM: the rows `x` of a table by a condition on
+            those before it, looked up for each of them, whatever the planner thinks.
         pack, packed: around a column list, inside SELECT: all rows as one JSON array of arrays.
         cut: rows `p` with a column `value`: a text's parts between the places where `"queue":` stands in it.
         position: of a second text in a first one, from 1; 0 if it is not in it. Small and capital letters differ.
@@ -64,6 +66,8 @@ class Dialect:
     only: str
     span: str
     apart: str
+    asked: str
+    _asked: str
     pack: str
     packed: str
     cut: str
@@ -99,6 +103,8 @@ class Dialect:
             _in=self._in,
             is_so=self.is_so,
             apart=self.apart,
+            asked=_Bounds(self.asked, ""),
+            _asked=_Bounds(self._asked, ""),
             pack=self.pack,
             packed=self.packed,
             cut=_Bounds(self.cut, ""),
@@ -147,6 +153,8 @@ SQLITE = Dialect(
     only="",
     span="",
     apart="",
+    asked="CROSS JOIN {column} ON ",
+    _asked="",
     pack="json_group_array(json_array(",
     packed="))",
     # As JSON its quotes are escaped, and those within its strings twice: none of these is taken for the key.
@@ -187,6 +195,9 @@ POSTGRES = Dialect(
         " AND {column} <= (SELECT max(w.value->>1) FROM {param} AS w)"
     ),
     apart="OFFSET 0",
+    # Its conditions are parameters, so all of them are for one index; a join may be made on some of them alone.
+    asked="CROSS JOIN LATERAL (SELECT * FROM {column} WHERE ",
+    _asked=" OFFSET 0) AS {column}",
     pack="json_agg(json_build_array(",
     packed="))",
     cut="""string_to_table({column}, '"queue":') AS p(value)""",

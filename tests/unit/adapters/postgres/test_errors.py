@@ -14,6 +14,7 @@ from tenuto.adapters.postgres.errors import (
 from tenuto.model.errors import InvalidInput, InvariantViolated, NotFound, TenutoError, Unavailable
 
 WHERE = "postgresql://db/work"
+FUNCTION = "tenuto_at_once_" + "0a1b" * 6
 
 
 def of_state(state: str, text: str = "told by the server") -> asyncpg.PostgresError:
@@ -45,6 +46,25 @@ def of_state(state: str, text: str = "told by the server") -> asyncpg.PostgresEr
 )
 def test_a_state_says_what_becomes_of_job_and_connection(state: str, fate: Fate) -> None:
     assert fate_of(of_state(state)) is fate
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "fate"),
+    [
+        ("42883", f"function {FUNCTION}(jsonb) does not exist", Fate.UNMADE),
+        ("42883", f"function public.{FUNCTION}(jsonb) does not exist", Fate.UNMADE),
+        ("42883", "Funktion tenuto_" + "0" * 24 + "(text) existiert nicht", Fate.UNMADE),
+        ("42501", f"permission denied for function {FUNCTION}", Fate.UNMADE),
+        ("XX000", "cache lookup failed for function 16384", Fate.UNMADE),
+        ("42883", "function lower(jsonb) does not exist", Fate.FAILED),
+        ("42501", "permission denied for schema tenuto_at_once_", Fate.FAILED),
+        ("XX000", "could not read block 7", Fate.GONE),
+    ],
+)
+def test_a_function_of_ours_that_cannot_be_called_is_done_without(
+    state: str, said: str, fate: Fate
+) -> None:
+    assert fate_of(of_state(state, said)) is fate
 
 
 @pytest.mark.parametrize(
@@ -117,7 +137,7 @@ def test_our_own_errors_cost_nothing() -> None:
         ),
         (of_state("23514", "violates a check"), InvariantViolated, "violates a check"),
         (
-            of_state("42883", "function tenuto_at_once_0a1b(jsonb) does not exist"),
+            of_state("42883", f"function {FUNCTION}(jsonb) does not exist"),
             Unavailable,
             "lacks functions that this process made",
         ),

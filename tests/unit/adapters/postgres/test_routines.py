@@ -1,6 +1,12 @@
-from tenuto.adapters.postgres.routines import AT_ONCE, Routines, routine
+import pytest
+
+from tenuto.adapters.postgres.routines import AT_ONCE, Routine, Routines, routine
+from tenuto.adapters.sql.dialect import POSTGRES
 from tenuto.adapters.sql.engine import Step
-from tenuto.adapters.sql.sequences import Checked
+from tenuto.adapters.sql.sequences import Checked, sequences, whole_commit, whole_post
+
+FUNC_MAX_ARGS = 100
+"""PostgreSQL's, unless it was built with another."""
 
 LOCK, GUARD = "SELECT $1", "SELECT $1, $2"
 WRITES = ("INSERT $1", "UPDATE $1, $2", "DELETE $1", "UPDATE $1, $2", "LEASE $1")
@@ -111,3 +117,22 @@ def test_a_call_that_is_a_whole_commit_is_known_by_its_name() -> None:
     """The tests' proxy cuts connections at it."""
     assert WHOLE.call.startswith(f"SELECT * FROM {AT_ONCE}")
     assert len(WHOLE.name) < 64
+
+
+@pytest.mark.parametrize(
+    "called",
+    [
+        pytest.param(routine(whole_commit(POSTGRES)), id="whole_commit"),
+        pytest.param(routine(whole_post(POSTGRES)), id="whole_post"),
+        *(
+            pytest.param(routine(texts), id=f"sequence-{n}")
+            for n, texts in enumerate(sequences(POSTGRES))
+        ),
+    ],
+)
+def test_a_function_has_no_more_parameters_than_postgresql_takes(called: Routine) -> None:
+    number = called.offsets[-1]
+    assert number <= FUNC_MAX_ARGS, (
+        f"this sequence wants {number} parameters, and a function of PostgreSQL's takes {FUNC_MAX_ARGS}: no server "
+        "could be opened. Pass several as one jsonb, or leave a statement out of the sequence (adapters.sql.sequences)."
+    )

@@ -48,6 +48,19 @@ def test_a_bound_has_its_column_and_its_parameter() -> None:
     assert "w.value->>2 FROM" in POSTGRES.fill("{only_1[a.key,2]}")
 
 
+def test_rows_that_are_asked_for_by_those_before_are_a_join_or_a_subquery_for_each() -> None:
+    asked = "SELECT a.k FROM {texts_1} AS w {asked[waits AS a]}a.k = w.value{_asked[a]}"
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE waits (k TEXT)")
+        connection.execute("INSERT INTO waits VALUES ('1'), ('2'), ('2')")
+        rows = connection.execute(SQLITE.fill(asked), {"1": '["2", "3"]'}).fetchall()
+
+    assert rows == [("2",), ("2",)]
+    assert POSTGRES.fill(asked).endswith(
+        "CROSS JOIN LATERAL (SELECT * FROM waits AS a WHERE a.k = w.value OFFSET 0) AS a"
+    )
+
+
 def test_a_text_is_cut_at_the_key_but_not_where_a_string_speaks_of_it() -> None:
     graph = r'{"queue":"a","text":"\"queue\":\\","x":[{"queue":["name"]}]}'
     text = SQLITE.fill("SELECT p.value FROM (SELECT $1 AS g) AS d CROSS JOIN {cut[d.g]}")

@@ -187,8 +187,11 @@ CREATE TABLE ready (
   published_at BIGINT NOT NULL DEFAULT 0,
   PRIMARY KEY (run_id, place)
 ) WITH (fillfactor = 70);
--- name last: rows that no worker here knows are skipped inside the index
-CREATE INDEX ready_by_queue ON ready (queue, priority DESC, since, run_id, place, name);
+-- name last: rows that no worker here knows are skipped inside the index. The predicate is true of every row; only a
+-- condition on the queue implies it, so that no statement about a run's rows reads the whole index for them, as it would
+-- by a plan that was made while the table was known to be empty.
+CREATE INDEX ready_by_queue ON ready (queue, priority DESC, since, run_id, place, name)
+  WHERE queue IS NOT NULL;
 CREATE INDEX ready_unpublished ON ready (queue, priority DESC, since) WHERE published = '';
 CREATE INDEX ready_published ON ready (published, queue, name, published_at) WHERE published > '';
 
@@ -219,7 +222,9 @@ CREATE TABLE waits (
   opened_at BIGINT NOT NULL,
   PRIMARY KEY (run_id, place)
 );
-CREATE INDEX waits_by_address ON waits (namespace, event, key, opened_at, run_id, place);
+-- the same, for conditions on a namespace
+CREATE INDEX waits_by_address ON waits (namespace, event, key, opened_at, run_id, place)
+  WHERE namespace IS NOT NULL;
 
 CREATE TABLE notices (
   run_id TEXT COLLATE "C" NOT NULL,

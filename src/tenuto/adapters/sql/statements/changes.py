@@ -318,11 +318,15 @@ HINT_MESSAGES = """
 UPDATE mailbox SET hinted = 1
 WHERE hinted = 0 AND id {in_}
   SELECT m.id
-  FROM {each_1} AS w
-  CROSS JOIN runs AS r
-  LEFT JOIN mailbox AS m
-    ON m.namespace = r.namespace AND m.event = w.value->>2 AND m.key = w.value->>3 AND m.used = 0
-  WHERE r.run_id = w.value->>0 {within_1[r.run_id]}
+  FROM (
+    SELECT r.namespace, w.value->>2 AS event, w.value->>3 AS key
+    FROM {each_1} AS w
+    CROSS JOIN runs AS r
+    WHERE r.run_id = w.value->>0 {within_1[r.run_id]}
+  ) AS n
+  {asked[mailbox AS m]}
+    m.namespace = n.namespace AND m.event = n.event AND m.key = n.key AND m.used = 0
+  {_asked[m]}
 {_in}
 """
 

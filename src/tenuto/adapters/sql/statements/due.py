@@ -97,12 +97,11 @@ SELECT
         row_number() OVER (
           PARTITION BY o.namespace, o.event, o.key ORDER BY o.opened_at, o.run_id, o.place
         ) AS nth
-      FROM waits AS o
-      WHERE o.namespace {in_}SELECT namespace FROM matched{_in}
-        AND o.event {in_}SELECT event FROM matched{_in}
-        AND o.key {in_}SELECT key FROM matched{_in}
-        AND ((o.namespace, o.event, o.key) IN (SELECT namespace, event, key FROM matched)) {is_so}
-        AND (CAST($1 AS TEXT) IS NULL OR o.run_id IN (SELECT w.value FROM {texts_1} AS w))
+      FROM (SELECT DISTINCT namespace, event, key FROM matched) AS m
+      {asked[waits AS o]}
+        o.namespace = m.namespace AND o.event = m.event AND o.key = m.key
+      {_asked[o]}
+      WHERE (CAST($1 AS TEXT) IS NULL OR o.run_id IN (SELECT w.value FROM {texts_1} AS w))
         AND NOT EXISTS (
           SELECT 1 FROM run_states AS s
           WHERE s.run_id = o.run_id AND s.quarantine IS NOT NULL
@@ -183,8 +182,8 @@ FROM (
 """
 
 # Index tops; of each run that drains the end of its last live lease; since when the oldest notice waits, or any message
-# that is hinted; the queues of ready rows, one probe of `ready_by_queue` each. Ready rows are counted up to a thousand:
-# more is only "many".
+# that is hinted; the queues of ready rows, one probe of `ready_by_queue` each (a condition on the queue must be there).
+# Ready rows are counted up to a thousand: more is only "many".
 PULSE = """
 SELECT
   {now},
@@ -272,9 +271,11 @@ SELECT
   ),
   (
     WITH RECURSIVE q (queue, nth) AS (
-      SELECT min(r.queue), 1 FROM ready AS r
+      SELECT (SELECT r.queue FROM ready AS r WHERE r.queue >= '' ORDER BY r.queue LIMIT 1), 1
       UNION ALL
-      SELECT (SELECT min(r.queue) FROM ready AS r WHERE r.queue > q.queue), q.nth + 1
+      SELECT
+        (SELECT r.queue FROM ready AS r WHERE r.queue > q.queue ORDER BY r.queue LIMIT 1),
+        q.nth + 1
       FROM q
       WHERE q.queue IS NOT NULL AND q.nth < 1000
     )

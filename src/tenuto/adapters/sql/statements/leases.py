@@ -4,7 +4,8 @@ from tenuto.adapters.sql.statements.columns import with_columns
 
 # Tasks to lease, highest priority first; within one priority the queues take turns, in the order in which they are
 # given, longest waiting first in each. BRANCH is repeated for each queue, because only within one queue
-# `ready_by_queue` gives that order without a sort; rows of unknown names are skipped inside the index.
+# `ready_by_queue` gives that order without a sort; rows of unknown names are skipped inside the index. No join with the
+# names: the queue would be read whole for each of them, then sorted, while little is known of `ready`.
 # $1 names, $2 runs or null, $3 how many, $4… one queue each. Locks ready and task rows, skipping those of another claim
 # or commit: whoever waited here with some of them in hand could deadlock.
 BRANCH = """
@@ -13,7 +14,7 @@ BRANCH = """
       FROM ready AS r
       CROSS JOIN tasks AS t
       WHERE r.queue = {queue}
-        AND r.name IN (SELECT w.value FROM {texts_1} AS w)
+        AND (r.name IN (SELECT w.value FROM {texts_1} AS w)) {is_so}
         AND (CAST($2 AS TEXT) IS NULL OR r.run_id IN (SELECT w.value FROM {texts_2} AS w))
         AND t.run_id = r.run_id AND t.place = r.place
         AND t.state = 'pending' AND t.lease_id IS NULL AND t.held = 0

@@ -152,13 +152,10 @@ SELECT
     SELECT {pack}
       a.run_id, a.place, a.event, a.key, a.version, a.opened_at, a.namespace
     {packed}
-    FROM waits AS a
-    WHERE (
-        (a.namespace, a.event, a.key) IN (
-          SELECT w.value->>0, w.value->>1, w.value->>2 FROM {each_11} AS w
-        )
-      ) {is_so}
-      {only_11[a.namespace,0]} {only_11[a.event,1]} {only_11[a.key,2]}
+    FROM (SELECT DISTINCT w.value FROM {each_11} AS w) AS w
+    {asked[waits AS a]}
+      a.namespace = w.value->>0 AND a.event = w.value->>1 AND a.key = w.value->>2
+    {_asked[a]}
   )
 """)
 

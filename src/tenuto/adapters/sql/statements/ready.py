@@ -9,7 +9,7 @@ from tenuto.adapters.sql.statements.columns import with_columns
 # -- grants -------------------------------------------------------------------------------------------------------
 
 _may_be_had = """
-      r.queue IN (SELECT q.value FROM {texts_2} AS q)
+      COALESCE(r.queue, '') IN (SELECT q.value FROM {texts_2} AS q)
       AND r.name IN (SELECT n.value FROM {texts_3} AS n)
       AND t.state = 'pending' AND t.lease_id IS NULL AND t.held = 0
       AND (t.total_until IS NULL OR t.total_until > {now})
@@ -20,7 +20,8 @@ _may_be_had = """
       )
 """
 # $1 [[run, place]], $2 queues, $3 names. The database's time; the tasks that may be had, locked, with their inputs;
-# what is to be said of the others: [[run, place, verdict]]. Primary keys.
+# what is to be said of the others: [[run, place, verdict]]. Primary keys: the queue is said so that it does not imply
+# the predicate of `ready_by_queue`.
 HINTED = with_columns(f"""
 SELECT
   {{now}},
