@@ -58,6 +58,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "coordinator/dispatching": DISPATCH,
     "ports/ready": "data",
     "app/server": "run as a process: tests/e2e/test_server.py, tests/integration/test_server_mistakes.py",
+    "adapters/postgres/mending": "on real servers: tests/integration/postgres/test_dropped_functions.py",
     "adapters/postgres/looking": "`tenuto db check` on real servers: tests/integration/test_server_mistakes.py",
     "ports/database": "data",
     "coordinator/aftermath": SERVICES,

@@ -68,9 +68,8 @@ class Mending:
             self._put(Routines(()))
         if self._lost is None:  # none were to be had at the start
             return
-        self._doubted = (
-            True  # also of what is being made just now: that may be on the server of before
-        )
+        # Also of what is being made just now: that may be on the server of before.
+        self._doubted = True
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(
                 self._mend(), name="postgres-functions"
@@ -81,9 +80,8 @@ class Mending:
         self._closing.set()
         if self._link is not None:
             self._link.end()
-        if (
-            self._task is not None
-        ):  # not cancelled: the driver lets go of no connection that is half open
+        if self._task is not None:
+            # Not cancelled: the driver lets go of no connection that is half open.
             await asyncio.wait([self._task])
 
     async def _mend(self) -> None:
