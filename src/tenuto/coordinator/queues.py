@@ -124,9 +124,8 @@ class Queues:
             del self._answers[queue]
 
 
-@lru_cache(
-    maxsize=1_000
-)  # many workers have the same typo, and a comparison with all names takes its time
+# Many workers have the same typo, and a comparison with all names takes its time.
+@lru_cache(maxsize=1_000)
 def _note(queue: str, known: tuple[str, ...]) -> str:
     close = get_close_matches(queue[:_NAME_MAX], known, n=1)
     meant = f"; did you mean `{close[0]}`?" if close else ""
