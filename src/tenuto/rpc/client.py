@@ -382,9 +382,8 @@ class RemoteGateway:
         self, connection: Connection, welcome: pb.Welcome, announced: Sequence[Call]
     ) -> None:
         """The stream is up: say what waits for it."""
-        if (
-            self._outage and self._last is not None
-        ):  # of the first time the caller of `register` knows
+        # Of the first time the caller of `register` knows.
+        if self._outage and self._last is not None:
             log.info("server_connected", server=str(connection.address), version=welcome.version)
         self._outage.clear()
         self._told_held = ()

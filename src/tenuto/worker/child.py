@@ -90,10 +90,8 @@ class _Child:
 
     def send(self, message: dict[str, Any]) -> None:
         """Tell the engine something, from any thread."""
-        with (
-            self._sending,
-            contextlib.suppress(OSError),
-        ):  # the listener sees to an engine that is gone
+        # The listener sees to an engine that is gone.
+        with self._sending, contextlib.suppress(OSError):
             self._socket.sendall(pack(message))
 
     def on_terminate(self, number: int, frame: types.FrameType | None) -> None:

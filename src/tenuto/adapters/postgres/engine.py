@@ -225,9 +225,8 @@ class PostgresEngine:
 
     async def _submit(self, job: Job[T], *, writes: bool, urgent: bool) -> T:
         loop = asyncio.get_running_loop()
-        if (
-            self._loop is not None and loop is not self._loop
-        ):  # REST works its documents out on a loop of its own
+        # REST works its documents out on a loop of its own.
+        if self._loop is not None and loop is not self._loop:
             over = self._submit(job, writes=writes, urgent=urgent)
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(over, self._loop))
         if self._closed:
