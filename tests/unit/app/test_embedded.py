@@ -89,8 +89,9 @@ def test_an_interrupt_while_an_engine_starts_ends_it(
     main, told = threading.get_ident(), threading.Event()
 
     def during() -> None:
-        signal.pthread_kill(main, signal.SIGINT)
-        told.wait()
+        # One that comes just before the main thread begins to wait is not seen until another wakes it.
+        while not told.wait(0.2):
+            signal.pthread_kill(main, signal.SIGINT)
 
     monkeypatch.setattr(engines, "open_engine", Opening(during))
     engine = Engine(tmp_path / "t.db", registry=Registry())
