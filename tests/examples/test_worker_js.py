@@ -78,15 +78,16 @@ async def desk() -> AsyncIterator[Desk]:
 
 @asynccontextmanager
 async def a_js_worker(
-    folder: Path, *ports: int, **environment: str
+    folder: Path, *ports: int, stderr: int | None = None, **environment: str
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Runs; what it says goes to the test's own stderr."""
+    """Runs; what it says goes to the test's own stderr, unless `stderr` says else."""
     process = await asyncio.create_subprocess_exec(
         "node",
         "worker.js",
         ",".join(f"127.0.0.1:{port}" for port in ports),
         cwd=folder,
         env=os.environ | {"TENUTO_PROTO": str(PROTO)} | environment,
+        stderr=stderr,
     )
     try:
         yield process
@@ -142,15 +143,10 @@ async def test_without_a_token_it_says_so_once(folder: Path) -> None:
     def nobody(_token: str | None) -> Grantee:
         raise Denied("this needs a token")
 
-    async with a_server(authorize=nobody) as served:
-        process = await asyncio.create_subprocess_exec(
-            "node",
-            "worker.js",
-            f"127.0.0.1:{served.port}",
-            cwd=folder,
-            env=os.environ | {"TENUTO_PROTO": str(PROTO)},
-            stderr=subprocess.PIPE,
-        )
+    async with (
+        a_server(authorize=nobody) as served,
+        a_js_worker(folder, served.port, stderr=subprocess.PIPE) as process,
+    ):
         assert process.stderr is not None
         first = await process.stderr.readline()
         await asyncio.sleep(1.0)  # some more tries
@@ -166,15 +162,10 @@ async def test_what_a_server_says_to_whoever_runs_it_is_printed(folder: Path) ->
     async def notes(queues: Sequence[str]) -> Sequence[str]:
         return [f"no definition names the queue `{queue}`" for queue in queues]
 
-    async with a_server(notes=notes) as served:
-        process = await asyncio.create_subprocess_exec(
-            "node",
-            "worker.js",
-            f"127.0.0.1:{served.port}",
-            cwd=folder,
-            env=os.environ | {"TENUTO_PROTO": str(PROTO)},
-            stderr=subprocess.PIPE,
-        )
+    async with (
+        a_server(notes=notes) as served,
+        a_js_worker(folder, served.port, stderr=subprocess.PIPE) as process,
+    ):
         assert process.stderr is not None
         said = [await process.stderr.readline() for _ in range(2)]
         process.kill()

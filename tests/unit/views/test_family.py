@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.support.driver import graph_of
+from tests.support.rows import TASK
 
 from tenuto.machine import events
 from tenuto.machine.snapshot import Closing, Done, Items, Snapshot, Task
@@ -51,24 +52,7 @@ def snapshot(**more: object) -> Snapshot:
 
 
 def task(place: str, state: TaskState) -> Task:
-    return Task(
-        place=Place(place),
-        node=0,
-        name="unbook",
-        queue="default",
-        priority=0,
-        state=state,
-        attempt=1,
-        lost=0,
-        input_seq=1,
-        timeout_us=None,
-        heartbeat_us=None,
-        queue_timeout_us=None,
-        total_until=None,
-        queue_until=None,
-        held=False,
-        ended_lease=None,
-    )
+    return replace(TASK, place=Place(place), name="unbook", priority=0, state=state)
 
 
 # -- items ---------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.support.rows import TASK
 
 from tenuto.adapters.cel import CelParser
 from tenuto.cli.look import look_and_count
@@ -41,24 +42,7 @@ def graph() -> Graph:
 
 
 def task(**changes: object) -> Task:
-    plain = Task(
-        place=Place("charge"),
-        node=0,
-        name="pay.charge",
-        queue="default",
-        priority=0,
-        state=TaskState.PENDING,
-        attempt=1,
-        lost=0,
-        input_seq=1,
-        timeout_us=None,
-        heartbeat_us=None,
-        queue_timeout_us=None,
-        total_until=None,
-        queue_until=None,
-        held=False,
-        ended_lease=None,
-    )
+    plain = replace(TASK, place=Place("charge"), name="pay.charge", priority=0)
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 

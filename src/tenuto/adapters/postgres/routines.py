@@ -168,9 +168,8 @@ async def make(link: Link, routines: Sequence[Routine]) -> bool:
         there = await _there(link, routines)
         if missing := [each for each in routines if each.name not in there]:
             await raw.execute(_LOCK)
-            there = await _there(
-                link, routines
-            )  # another process has made them meanwhile, perhaps as another user
+            # Another process has made them meanwhile, perhaps as another user.
+            there = await _there(link, routines)
             for each in missing:
                 if each.name not in there:
                     await raw.execute(await _definition(link, each))

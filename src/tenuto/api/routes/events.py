@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 
@@ -12,6 +13,7 @@ from tenuto.api.models import AwaitedPage
 from tenuto.api.nested import Heard, HeartbeatBody
 from tenuto.api.parameters import EventQuery
 from tenuto.api.service import UNSAFE, Service, body_of, encode, responses
+from tenuto.api.shapes import Document as Model
 from tenuto.coordinator.mailbox import Message
 from tenuto.dsl.given import read_keep
 from tenuto.dsl.storable import check_word
@@ -22,39 +24,27 @@ TAGS: list[str | Enum] = ["events"]
 
 def add_routes(app: FastAPI, service: Service) -> None:
     """Add the routes."""
-    accepted = responses(Stored, *UNSAFE)
-    accepted[202] = accepted.pop(200)
 
     @app.post(
         "/v1/events",
         tags=TAGS,
         summary="Send an event",
         status_code=202,
-        responses=accepted,
+        responses=_accepted(Stored),
         openapi_extra=body_of(EventBody),
     )
     async def send_event(request: Request) -> Response:
         """The oldest wait for (event, key) takes it, now or when it opens within `keep`, by default seven days."""
         body = await read_body(request, EventBody)
-        message = _message(body, "")
-        stored = await service.backend.commands.send_event(
-            message.event,
-            message.key,
-            message.payload,
-            event_id=message.event_id,
-            keep_us=message.keep_us,
-        )
+        [stored] = await service.backend.commands.send_events([_message(body, "")])
         return Response(encode({"stored": stored}), status_code=202, media_type=JSON)
-
-    many = responses(StoredMany, *UNSAFE)
-    many[202] = many.pop(200)
 
     @app.post(
         "/v1/events/batch",
         tags=TAGS,
         summary="Send many events",
         status_code=202,
-        responses=many,
+        responses=_accepted(StoredMany),
         openapi_extra=body_of(EventsBody),
     )
     async def send_events(request: Request) -> Response:
@@ -91,6 +81,13 @@ def add_routes(app: FastAPI, service: Service) -> None:
     async def list_awaited(event: EventQuery = None) -> Response:
         """Addresses (event, key), at most 1,000."""
         return await service.answer(lambda answers: answers.list_awaited(event=event))
+
+
+def _accepted(model: type[Model]) -> dict[int | str, dict[str, Any]]:
+    """The answers of a route whose work is done later."""
+    answers = responses(model, *UNSAFE)
+    answers[202] = answers.pop(200)
+    return answers
 
 
 def _message(body: EventBody, path: str) -> Message:
