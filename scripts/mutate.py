@@ -22,6 +22,7 @@ from tenuto.dsl.compile import load
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS_MAX = 2.0
+"""Of this process alone: a machine that stands still says nothing about the loader."""
 
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d+|\s+|.", re.DOTALL)
 _SPICE = (
@@ -74,13 +75,13 @@ def mutations(seeds: Sequence[bytes], count: int, seed: int) -> Iterator[bytes]:
 
 def outcome_of(data: bytes, parser: CelParser) -> Outcome:
     """Load one text as the door would."""
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         loaded = load(data, file="mutant.yaml", parser=parser)
         told = [str(finding) for finding in loaded.findings]
     except Exception:  # noqa: BLE001 - whatever it is, it is what is looked for
-        return Outcome("traceback", time.perf_counter() - started, traceback.format_exc())
-    seconds = time.perf_counter() - started
+        return Outcome("traceback", time.process_time() - started, traceback.format_exc())
+    seconds = time.process_time() - started
     if seconds > SECONDS_MAX:
         return Outcome("slow", seconds, f"{seconds:.1f} s")
     if loaded.graph is None and not told:

@@ -66,6 +66,8 @@ async def test_C2_a_run_has_drained_when_its_last_lease_is_over(
     ((run_id, timer),) = (await store.due(limit=9, runs=None)).timers
     assert (run_id, timer.kind, timer.version) == (leased.run_id, TimerKind.DRAIN, 2)
     assert (await store.pulse(None)).timers_at == clock.now()
+    assert (await store.pulse(None, after=clock.now() - 1)).timers_at == clock.now()
+    assert (await store.pulse(None, after=clock.now())).timers_at is None, "it was due by then"
 
 
 @pytest.mark.rule("C2.5")

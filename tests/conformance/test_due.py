@@ -157,6 +157,25 @@ async def test_timers_are_due_oldest_first_up_to_the_limit(
     assert (await store.pulse(None)).timers_at == START + 1
 
 
+async def test_what_is_due_hides_nothing_that_comes_later(store: Store, clock: TurnedClock) -> None:
+    """A pulse after a moment leaves out all that was due by it."""
+    await a_leased_run(store, "l1")
+    clock.turn(SECOND)
+    await a_leased_run(store, "l2")
+    timers = (Timer(A, TimerKind.WAIT, START + 3, 1), Timer(A, TimerKind.TOTAL, START + 5, 1))
+    await commit(store, a_start(new_run_id(), timers=timers))
+    clock.turn(LEASE_US)
+
+    for after, tasks_at, timers_at in (
+        (0, START + LEASE_US, START + 3),
+        (START + 3, START + LEASE_US, START + 5),
+        (START + LEASE_US, START + LEASE_US + SECOND, None),
+        (clock.now(), None, None),
+    ):
+        pulse = await store.pulse(None, after=after)
+        assert (pulse.tasks_at, pulse.timers_at) == (tasks_at, timers_at)
+
+
 async def test_only_the_runs_asked_about_are_due(store: Store, clock: TurnedClock) -> None:
     mine = await a_leased_run(store, "l1")
     await a_leased_run(store, "l2")

@@ -11,7 +11,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.command import APPROVAL, COMMAND, HANG_S, Tenuto, json_of, read_until
+from tests.support.command import (
+    APP,
+    APPROVAL,
+    COMMAND,
+    HANG_S,
+    HELD,
+    Tenuto,
+    json_of,
+    read_until,
+    until_there,
+)
 
 import tenuto as tenuto_sdk
 
@@ -392,10 +402,16 @@ def test_results_that_json_cannot_hold_fail_their_nodes(tenuto: Tenuto) -> None:
 def test_a_disk_that_fills_up_stops_the_run_until_there_is_room(
     tenuto: Tenuto, background: list[subprocess.Popen[str]]
 ) -> None:
-    process = tenuto.start("run", "sleepy.yaml")
+    held = (
+        "name: held\nnodes:\n  a: {type: task, task: held}\n"
+        "  b: {type: task, task: nap, params: {seconds: 0}, needs: [a]}\n"
+    )
+    tenuto.write(app_py=APP + HELD, held_yaml=held)
+    process = tenuto.start("run", "held.yaml")
     background.append(process)
-    read_until(process, ["a  attempt 1 success"])
+    until_there(tenuto.folder / "begun")
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY))
+    (tenuto.folder / "go").touch()
     read_until(process, ["unavailable"])
     resource.prlimit(
         process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)

@@ -708,14 +708,20 @@ def own(tmp_path: Path) -> Tenuto:
     return made
 
 
+SEEN = {
+    "watch": "tenuto event send order.approved",
+    "wait": "waits for event order.approved",  # who waits is told after a while
+}
+"""What is said by who has the server's answer."""
+
+
 @pytest.mark.parametrize("verb", ["watch", "wait"])
 def test_a_server_that_is_killed_and_comes_back_is_found_again(own: Tenuto, verb: str) -> None:
     port = free_port()
     with Dev(own.folder, port=port) as dev:
         run = dev.start("approval", {"id": "1"})
         looking = own.start("run", verb, run)
-        if verb == "watch":
-            read_until(looking, ["tenuto event send order.approved"])
+        read_until(looking, [SEEN[verb]])
         dev.process.kill()
         dev.process.wait(HANG_S)
     with Dev(own.folder, port=port):
@@ -731,11 +737,7 @@ def test_a_server_that_is_killed_and_stays_away_is_told(own: Tenuto, verb: str) 
     with Dev(own.folder) as dev:
         run = dev.start("approval", {"id": "1"})
         looking = own.start("run", verb, run, "--url", dev.url)
-        if verb == "watch":
-            read_until(looking, ["tenuto event send order.approved"])
-        else:
-            dev.until_document("/v1/health", lambda health: health["status"] == "ok")
-            time.sleep(2)  # until it waits: nothing tells
+        read_until(looking, [SEEN[verb]])
         dev.process.kill()
         out, err = looking.communicate(timeout=HANG_S)
 

@@ -7,13 +7,19 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 
 import pytest
-from tests.support.command import HANG_S, Tenuto, json_of, read_until
+from tests.support.command import APP, HANG_S, HELD, Tenuto, json_of, read_until, until_there
 
 INTERRUPTED = 130
 SEED = int(os.environ.get("TENUTO_TEST_SEED", "20260"))
+THREE = """
+name: three
+nodes:
+  a: {type: task, task: nap, params: {seconds: 0}}
+  b: {type: task, task: held, needs: [a]}
+  c: {type: task, task: nap, params: {seconds: 0}, needs: [b]}
+"""
 
 
 def run_until_a_random_moment(tenuto: Tenuto, dice: random.Random) -> subprocess.Popen[str]:
@@ -21,6 +27,15 @@ def run_until_a_random_moment(tenuto: Tenuto, dice: random.Random) -> subprocess
     process = tenuto.start("run", "sleepy.yaml", env={"PYTHONPROFILEIMPORTTIME": "1"})
     read_until(process, ["tenuto.cli.main"])
     time.sleep(dice.random() * 1.2)
+    return process
+
+
+def start_held(tenuto: Tenuto, background: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
+    """Start a run, and wait until the second of its three tasks is under way; a file `go` ends that."""
+    tenuto.write(app_py=APP + HELD, held_yaml=THREE)
+    process = tenuto.start("run", "held.yaml", env={"TENUTO_WORKER__DRAIN": "1h"})
+    background.append(process)
+    until_there(tenuto.folder / "begun")
     return process
 
 
@@ -46,7 +61,7 @@ def test_an_interrupt_at_any_moment_leaves_a_run_that_can_be_carried_on(
     runs = json_of(tenuto("run", "list", "-o", "json"))
     assert len(runs) <= 1
     for run in runs:
-        if process.returncode == INTERRUPTED:
+        if process.returncode == INTERRUPTED and run["state"] == "running":
             assert f"tenuto run sleepy.yaml --carry-on {run['run_id']}" in said
         done = tenuto("run", "sleepy.yaml", "--carry-on", run["run_id"])
         assert done.returncode == 0, done.stderr
@@ -74,14 +89,14 @@ def test_two_interrupts_at_any_moment_lose_nothing_either(
 def test_an_interrupted_run_is_carried_on_from_where_it_stood(
     tenuto: Tenuto, background: list[subprocess.Popen[str]]
 ) -> None:
-    process = tenuto.start("run", "sleepy.yaml")
-    background.append(process)
-    read_until(process, ["a  attempt 1 success"])
+    process = start_held(tenuto, background)
     process.send_signal(signal.SIGINT)
+    read_until(process, ["Ctrl-C again stops at once"])
+    (tenuto.folder / "go").touch()
     process.communicate(timeout=HANG_S)
     [stopped] = json_of(tenuto("run", "list", "-o", "json"))
 
-    report = json_of(tenuto("run", "sleepy.yaml", "--carry-on", stopped["run_id"], "-o", "json"))
+    report = json_of(tenuto("run", "held.yaml", "--carry-on", stopped["run_id"], "-o", "json"))
 
     assert (process.returncode, stopped["state"]) == (INTERRUPTED, "running")
     assert (report["run_id"], report["state"]) == (stopped["run_id"], "success")
@@ -92,24 +107,10 @@ def test_an_interrupted_run_is_carried_on_from_where_it_stood(
     ]
 
 
-@pytest.fixture
-def blocked(tenuto: Tenuto) -> Iterator[subprocess.Popen[str]]:
-    """A run whose task will not end for a long time."""
-    tenuto.write(
-        blocked_yaml="name: blocked\nnodes:\n  e: {type: wait_for_event, event: x, key: k}\n"
-        "  a: {type: task, task: block, params: {seconds: 300}}\n"
-    )
-    process = tenuto.start("run", "blocked.yaml")
-    read_until(process, ["waits for event"])
-    yield process
-    if process.poll() is None:
-        process.kill()
-    process.communicate()
-
-
 def test_the_second_interrupt_does_not_wait_for_a_task_that_blocks(
-    blocked: subprocess.Popen[str],
+    tenuto: Tenuto, background: list[subprocess.Popen[str]]
 ) -> None:
+    blocked = start_held(tenuto, background)
     blocked.send_signal(signal.SIGINT)
     read_until(blocked, ["Ctrl-C again stops at once"])
     blocked.send_signal(signal.SIGINT)
@@ -118,20 +119,16 @@ def test_the_second_interrupt_does_not_wait_for_a_task_that_blocks(
 
     assert blocked.returncode == INTERRUPTED
     assert out == "", "a stop after the drain would have shown the timeline"
-    assert "carry it on with:\n  tenuto run blocked.yaml --carry-on " in err
+    assert "carry it on with:\n  tenuto run held.yaml --carry-on " in err
 
 
 def test_a_task_under_way_may_finish_after_the_first_interrupt(
     tenuto: Tenuto, background: list[subprocess.Popen[str]]
 ) -> None:
-    tenuto.write(
-        short_yaml="name: short\nnodes:\n  e: {type: wait_for_event, event: x, key: k}\n"
-        "  a: {type: task, task: block, params: {seconds: 1}}\n"
-    )
-    process = tenuto.start("run", "short.yaml")
-    background.append(process)
-    read_until(process, ["waits for event"])
+    process = start_held(tenuto, background)
     process.send_signal(signal.SIGINT)
+    read_until(process, ["Ctrl-C again stops at once"])
+    (tenuto.folder / "go").touch()
     process.communicate(timeout=HANG_S)
 
     [run] = json_of(tenuto("run", "list", "-o", "json"))
@@ -139,18 +136,35 @@ def test_a_task_under_way_may_finish_after_the_first_interrupt(
 
     assert process.returncode == INTERRUPTED
     assert [(step["node"], step["attempt"], step["result"]) for step in report["timeline"]] == [
-        ("a", 1, "success")
+        ("a", 1, "success"),
+        ("b", 1, "success"),
     ]
+
+
+NOT_YET = """
+import sys, time
+
+class Late:
+    def find_spec(self, name, path=None, target=None):
+        if name == "tenuto.cli.drive":
+            time.sleep(600)
+
+sys.meta_path.insert(0, Late())
+"""
+"""Nothing begins, however late the interrupts come."""
 
 
 @pytest.mark.parametrize("number", range(4))
 def test_three_interrupts_before_anything_began_are_one_quiet_end(
     tenuto: Tenuto, background: list[subprocess.Popen[str]], number: int
 ) -> None:
-    process = tenuto.start("run", "sleepy.yaml", env={"PYTHONPROFILEIMPORTTIME": "1"})
+    (tenuto.folder / "sitecustomize.py").write_text(NOT_YET)
+    env = {"PYTHONPROFILEIMPORTTIME": "1", "PYTHONPATH": str(tenuto.folder)}
+    process = tenuto.start("run", "sleepy.yaml", env=env)
     background.append(process)
     read_until(process, ["typer.main"])
     dice = random.Random(SEED + 200 + number)
+    time.sleep(dice.random() * 0.2)
     for _ in range(3):
         process.send_signal(signal.SIGINT)
         time.sleep(dice.random() * 0.02)

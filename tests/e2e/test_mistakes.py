@@ -747,14 +747,16 @@ def test_a_mistake_is_told_whole_and_changes_nothing(
 
 def test_too_many_requests_are_told_when_to_come_again() -> None:
     with serving(limits=Limits(requests_per_second=1, burst=1)) as server:
-        answers = [server.client.get(RUNS) for _ in range(3)]
+        # A machine that pauses for a second lets one more pass.
+        many = (server.client.get(RUNS) for _ in range(100))
+        refused = next(answer for answer in many if answer.status_code != 200)
         health = server.client.get("/healthz")
 
-    assert answers[-1].status_code == 429
-    assert answers[-1].json()["detail"] == (
+    assert refused.status_code == 429
+    assert refused.json()["detail"] == (
         "more than 1 requests a second (api.requests_per_second); try again in 1 s"
     )
-    assert answers[-1].headers["retry-after"] == "1"
+    assert refused.headers["retry-after"] == "1"
     assert health.status_code == 200, "whoever watches is never turned away"
 
 

@@ -26,8 +26,8 @@ def picky(n: int) -> int:
 
 
 @app.task
-def held(n: int) -> int:
-    while n > 1 and not Path("open").exists():
+def held(n: int, gate: str) -> int:
+    while n > 1 and not Path(gate).exists():
         time.sleep(0.01)
     return n
 
@@ -63,7 +63,7 @@ nodes:
     "slow": """
 name: slow
 nodes:
-  each: {type: foreach, over: "range(4)", task: held, params: {n: "${item}"}}
+  each: {type: foreach, over: "range(4)", task: held, params: {n: "${item}", gate: "${input.gate}"}}
 """,
     "family": """
 name: family
@@ -124,12 +124,12 @@ def button(page: Page, name: str) -> None:
 
 
 def test_a_foreach_counts_as_it_goes_on(server: Server, opened: Open) -> None:
-    page = opened(server).open(f"/runs/{server.run('slow')}")
+    page = opened(server).open(f"/runs/{server.run('slow', {'gate': 'open-1'})}")
     detail = page.locator('.graph .node[data-node="each"] .detail')
 
     expect(detail).to_have_text("foreach 2 of 4")
     expect(page.locator('.line[data-node="each"] .items')).to_contain_text("2 of 4, 2 active")
-    (server.folder / "open").touch()
+    (server.folder / "open-1").touch()
     expect(detail).to_have_text("foreach 4 of 4")
     state(page, "success")
     bar = page.locator('.graph .node[data-node="each"] .bar.good')
@@ -181,14 +181,14 @@ def test_a_run_goes_on_without_a_node_that_failed(server: Server, opened: Open) 
 
 
 def test_R2_a_replay_opens_the_new_run(server: Server, opened: Open) -> None:
-    run = server.run("slow")
-    (server.folder / "open").touch()
+    run = server.run("slow", {"gate": "open-2"})
+    (server.folder / "open-2").touch()
     page = opened(server).open(f"/runs/{run}?node=each")
     state(page, "success")
 
     button(page, "Replay from here …")
     expect(page.locator("dialog .plan")).to_contain_text("a second time: it had succeeded")
-    page.locator("dialog textarea").fill('{"other": 1}')
+    page.locator("dialog textarea").fill('{"gate": "open-2", "other": 1}')
     button(page, "Start the new run")
 
     expect(page.locator(".facts")).to_contain_text(f"Replays{run[-8:]}")
@@ -250,8 +250,9 @@ def test_children_are_not_in_the_list_of_runs(server: Server, opened: Open) -> N
 
     row = page.locator(f'a[href*="{run}"]').first
     expect(row).to_be_visible()
-    page.wait_for_function("() => document.body.innerText.includes('family')")
-    child = server.ask(f"/runs/{run}")["children"]["newest"][0]["run_id"]
+    called = opened(server).open(f"/runs/{run}").get_by_label("Runs that it has called")
+    expect(called).to_contain_text("waits for event go key list")
+    [child] = [each["run_id"] for each in server.ask(f"/runs/{run}")["children"]["newest"]]
     page.reload()
     expect(row).to_be_visible()
     expect(page.locator(f'a[href*="{child}"]')).to_have_count(0)

@@ -32,11 +32,18 @@ def words(service: PaymentService, amount: float, file: Path | None = None) -> l
     ]
 
 
+def patient(folder: Path, time: str, more: dict[str, str] | None = None) -> Path:
+    """The example with this time for each payment: one that is answered is no timeout on a slow machine or disk."""
+    charge, refund = '"${input.amount}"}\n    timeout: ', 'body.id}"}\n    timeout: '
+    changes = {f"{text}1s\n": f"{text}{time}\n" for text in (charge, refund)}
+    return edited("order", folder, {**changes, **(more or {})})
+
+
 def run_approved(
-    tenuto: Tenuto, service: PaymentService, background: list[subprocess.Popen[str]]
+    tenuto: Tenuto, service: PaymentService, background: list[subprocess.Popen[str]], file: Path
 ) -> dict[str, Any]:
     """An order that needs the approval, which is sent as an event by another process while it waits."""
-    process = tenuto.start(*words(service, 9000))
+    process = tenuto.start(*words(service, 9000, file))
     background.append(process)
     read_until(process, ["waits for event"])
     assert tenuto("event", "send", "order.approved", "--key", ORDER).returncode == 0
@@ -74,8 +81,9 @@ def test_a_charge_that_goes_wrong_is_tried_again_and_made_once(
     seed: int,
     codes: list[str],
 ) -> None:
+    file = patient(tmp_path, "3s" if "timeout" in codes else "30s")
     with payment_service(tmp_path, "--seed", str(seed)) as service:
-        report = run_approved(tenuto, service, background)
+        report = run_approved(tenuto, service, background, file)
 
         assert report["state"] == "success"
         assert report["output"]["charge"] == "charge-1"
@@ -95,7 +103,7 @@ def test_a_charge_that_goes_wrong_is_tried_again_and_made_once(
 
 def test_a_small_order_cools_off_and_needs_no_approval(tenuto: Tenuto, tmp_path: Path) -> None:
     with payment_service(tmp_path, "--seed", "1") as service:
-        report = json_of(tenuto(*words(service, 100)))
+        report = json_of(tenuto(*words(service, 100, patient(tmp_path, "30s"))))
 
         assert report["state"] == "success"
         assert states(report)["approval"] == "skipped"
@@ -107,7 +115,7 @@ def test_a_small_order_cools_off_and_needs_no_approval(tenuto: Tenuto, tmp_path:
 
 
 def test_without_an_approval_in_time_the_charge_is_refunded(tenuto: Tenuto, tmp_path: Path) -> None:
-    hasty = edited("order", tmp_path, {"timeout: 2d": "timeout: 200ms"})
+    hasty = patient(tmp_path, "30s", {"timeout: 2d": "timeout: 200ms"})
     with payment_service(tmp_path, "--seed", "1") as service:
         report = json_of(tenuto(*words(service, 9000, hasty)))
 
@@ -130,7 +138,7 @@ def test_without_an_approval_in_time_the_charge_is_refunded(tenuto: Tenuto, tmp_
 def test_a_payment_that_never_succeeds_fails_the_run_with_its_code(
     tenuto: Tenuto, tmp_path: Path
 ) -> None:
-    quick = edited("order", tmp_path, {"initial: 200ms": "initial: 20ms"})
+    quick = patient(tmp_path, "30s", {"initial: 200ms": "initial: 20ms"})
     with payment_service(tmp_path, "--down") as service:
         done = tenuto(*words(service, 9000, quick))
         report = json_of(done)
@@ -148,8 +156,9 @@ def test_a_payment_that_never_succeeds_fails_the_run_with_its_code(
 def test_kill_9_in_the_middle_and_carry_on_charges_once(
     tenuto: Tenuto, background: list[subprocess.Popen[str]], tmp_path: Path, moment: str
 ) -> None:
+    file = patient(tmp_path, "3s")
     with payment_service(tmp_path, "--seed", "19") as service:
-        process = tenuto.start(*words(service, 9000))
+        process = tenuto.start(*words(service, 9000, file))
         background.append(process)
         if moment == "never answers":  # the money is taken, and the engine will never hear of it
             service.wait_for(moment)
@@ -161,8 +170,7 @@ def test_kill_9_in_the_middle_and_carry_on_charges_once(
         assert left["state"] == "running"
 
         assert tenuto("event", "send", "order.approved", "--key", ORDER).returncode == 0
-        file = str(definition("order"))
-        report = json_of(tenuto("run", file, "--carry-on", left["run_id"], "-o", "json"))
+        report = json_of(tenuto("run", str(file), "--carry-on", left["run_id"], "-o", "json"))
 
         assert (report["run_id"], report["state"]) == (left["run_id"], "success")
         assert attempts(report, "charge")[-1] == ("success", None)

@@ -22,7 +22,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,17 +31,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.backing.ports import free_port
 from tests.support.command import COMMAND, HANG_S
 from tests.support.examples import EXAMPLES, ROOT, load
 from tests.support.pages import Block, Meant, blocks, typed
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from tenuto.adapters.local.clock import SystemClock
+from tenuto.adapters.sqlite.engine import open_reader
 from tenuto.api.app import describe
 from tenuto.app.definitions import load_definition
 from tenuto.cli.commands import app
 from tenuto.dsl.keys import OWN, WORK_KEYS
 from tenuto.model.definition import NodeType
+from tenuto.model.errors import TenutoError
 from tenuto.settings import load as load_settings
 
 PAGES = sorted(
@@ -122,6 +125,15 @@ def assert_known(words: list[str]) -> None:
         name, command = found, chosen
 
 
+def is_made(database: Path) -> bool:
+    """Whether an engine has made the file, and all that belongs into it."""
+    try:
+        open_reader(database, SystemClock()).shut()
+    except TenutoError:
+        return False
+    return True
+
+
 class Page:
     """One page's folder, and the processes that run beside the reading."""
 
@@ -131,8 +143,7 @@ class Page:
         self.services: list[subprocess.Popen[str]] = []
         self.meant = Meant()
         self.shown: dict[int, list[str]] = {}
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = str(free.getsockname()[1])
+        self.port = str(free_port())
         shutil.copytree(ROOT / "examples", folder / "examples")
         for path in (folder / "examples").rglob("*.yaml"):
             path.write_text(path.read_text().replace(":9000", f":{self.port}"))
@@ -169,7 +180,7 @@ class Page:
             "event",
             "send",
         ]:  # to a run that goes on, in a file that it makes
-            while not (self.folder / ".tenuto" / "tenuto.db").exists():
+            while not is_made(self.folder / ".tenuto" / "tenuto.db"):
                 assert self.running[-1].poll() is None, self.running[-1].communicate()
                 time.sleep(0.05)
         else:

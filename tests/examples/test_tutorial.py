@@ -12,7 +12,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,6 +21,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
+from tests.support.backing.ports import free_port
 from tests.support.browser import chromium
 from tests.support.command import HANG_S
 from tests.support.examples import ROOT
@@ -50,8 +50,7 @@ class Reader:
         self.folder = folder
         self.browser = browser
         self.meant = Meant()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = str(free.getsockname()[1])
+        self.port = str(free_port())
         bin = str(Path(sys.executable).parent)
         self.environment = os.environ | {
             "PATH": f"{bin}{os.pathsep}{os.environ['PATH']}",

@@ -39,11 +39,16 @@ nodes:
   a: {type: task, task: slow, params: {ms: "${input.n}"}, timeout: "${input.timeout}"}
 output: "${nodes.a.output}"
 """
+HELD = """
+name: held
+nodes:
+  a: {type: task, task: until, params: {file: "${input.file}"}}
+"""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example with its packages, and one slow task more."""
+    """The example with its packages, and two slow tasks more."""
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         pytest.fail("this test needs node 20 and npm: install the packages nodejs and npm")
@@ -54,6 +59,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (made / "tasks.js").open("a") as tasks:
         tasks.write(
             "\ntasks.slow = ({ ms }) => new Promise((resolve) => setTimeout(resolve, ms, ms));\n"
+            'import { existsSync } from "node:fs";\n'
+            "tasks.until = ({ file }) => new Promise((resolve) => {\n"
+            "  const look = () => (existsSync(file) ? resolve(1) : setTimeout(look, 20));\n"
+            "  look();\n"
+            "});\n"
         )
     done = subprocess.run(
         [npm, "install", "--no-package-lock", "--no-audit", "--no-fund"],
@@ -140,7 +150,13 @@ async def test_an_attempt_that_takes_too_long_says_so(desk: Desk, folder: Path) 
 
 
 async def test_without_a_token_it_says_so_once(folder: Path) -> None:
+    tries, tried = 0, asyncio.Event()
+
     def nobody(_token: str | None) -> Grantee:
+        nonlocal tries
+        tries += 1
+        if tries == 4:
+            tried.set()
         raise Denied("this needs a token")
 
     async with (
@@ -149,7 +165,7 @@ async def test_without_a_token_it_says_so_once(folder: Path) -> None:
     ):
         assert process.stderr is not None
         first = await process.stderr.readline()
-        await asyncio.sleep(1.0)  # some more tries
+        await tried.wait()  # three more, and what the first two of them had to say
         process.kill()
         rest = await process.stderr.read()
         await process.wait()
@@ -175,11 +191,14 @@ async def test_what_a_server_says_to_whoever_runs_it_is_printed(folder: Path) ->
     assert said[1] == f"127.0.0.1:{served.port}: no definition names the queue `default`\n".encode()
 
 
-async def test_it_works_on_while_servers_come_and_go(desk: Desk, folder: Path) -> None:
+async def test_it_works_on_while_servers_come_and_go(
+    desk: Desk, folder: Path, tmp_path: Path
+) -> None:
     """A drain, then a server that is killed: the work under way is neither lost nor done twice."""
     first, second = await desk.serve(desk.side), await desk.serve(desk.side)
     async with a_js_worker(folder, first.port, second.port):
-        slow = await desk.begin(SLOW, input={"n": 2_500, "timeout": "60s"})
+        go = tmp_path / "go"
+        slow = await desk.begin(HELD, input={"file": str(go)})
         await desk.until_leased(slow)
         here, there = (first, second) if first.streams else (second, first)
 
@@ -188,6 +207,9 @@ async def test_it_works_on_while_servers_come_and_go(desk: Desk, folder: Path) -
             await asyncio.sleep(0.02)
         again = await desk.serve(desk.side, port=here.port)
         await desk.running.kill(there)
+        while not again.streams:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        go.touch()
         await desk.until(slow, RunState.SUCCESS)
 
         assert again.streams == 1

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -556,7 +557,7 @@ def test_a_run_is_started_and_its_end_told_by_one_small_reading(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What its name means now: all else is known, never changes, or stands in the commit of its end."""
-    server.deploy(PAUSE.format(name="brief", time="100ms"))
+    server.deploy(PAUSE.format(name="brief", time="1s"))
     asked: list[str] = []
     find = SqlReads._find
 
@@ -943,11 +944,13 @@ def test_what_cannot_be_read_as_a_request_is_a_problem_too(
 def test_a_client_beyond_its_rate_is_told_when_to_come_back() -> None:
     """Catalogue J5."""
     with serving(limits=Limits(requests_per_second=1, burst=3)) as server:
-        answers = [server.client.get("/v1/runs") for _ in range(4)]
+        taken, began = 0, time.monotonic()
+        while (answer := server.client.get("/v1/runs")).status_code == 200:
+            taken += 1
 
-        assert [each.status_code for each in answers] == [200, 200, 200, 429]
-        assert answers[3].headers["retry-after"] == "1"
-        problem(answers[3], "rate_limited")
+        assert 3 <= taken <= 3 + (time.monotonic() - began), "the burst, and one for each second"
+        assert answer.headers["retry-after"] == "1"
+        problem(answer, "rate_limited")
         assert server.client.get("/healthz").status_code == 200
 
 
@@ -1000,7 +1003,7 @@ def test_waits_and_streams_end_when_the_server_stops() -> None:
             starter.start()
             while len(server.held) < 3:
                 server.get("/healthz")
-            stopper = threading.Thread(target=server.engine.stop, kwargs={"grace_s": 1})
+            stopper = threading.Thread(target=server.engine.stop, kwargs={"grace_s": 60})
             stopper.start()
             rest = list(stream)
         waiter.join()
@@ -1173,14 +1176,17 @@ def test_a_start_whose_server_was_killed_is_repeated_with_its_key(
     source = PAUSE.format(name="long", time="1h")
     body = {"workflow": "long", "key": "order-1"}
     with doomed(path, moment) as url:
-        assert httpx2.post(f"{url}/v1/workflows", json={"source": source}).status_code == 201
+        assert (
+            httpx2.post(f"{url}/v1/workflows", json={"source": source}, timeout=60).status_code
+            == 201
+        )
         with pytest.raises(httpx2.TransportError):
-            httpx2.post(f"{url}/v1/runs", json=body)
+            httpx2.post(f"{url}/v1/runs", json=body, timeout=60)
 
     with doomed(path, "never") as url:
-        again = httpx2.post(f"{url}/v1/runs", json=body)
-        third = httpx2.post(f"{url}/v1/runs", json=body)
-        runs = httpx2.get(f"{url}/v1/runs").json()["items"]
+        again = httpx2.post(f"{url}/v1/runs", json=body, timeout=60)
+        third = httpx2.post(f"{url}/v1/runs", json=body, timeout=60)
+        runs = httpx2.get(f"{url}/v1/runs", timeout=60).json()["items"]
 
     assert [each["run_id"] for each in runs] == [again.json()["run_id"]]
     assert third.json()["run_id"] == again.json()["run_id"]

@@ -8,10 +8,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from tests.support.process_tasks import until_dead
 
 from tenuto.adapters.sqlite.lock import holder
 
@@ -39,7 +40,9 @@ def engine(database: Path, language: str) -> Iterator[subprocess.Popen[str]]:
         child.kill()
         child.communicate()
         for pid in living(family):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # most of them are about to end by themselves
+                os.kill(pid, signal.SIGKILL)
+            until_dead(pid)
 
 
 def below(pid: int) -> dict[int, str]:
@@ -91,7 +94,11 @@ def within_limit(holds: Callable[[], bool]) -> bool:
 
 def files(pid: int) -> set[str]:
     """What a process has open."""
-    return {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
+    found = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed since it was listed
+            found.add(str(link.readlink()))
+    return found
 
 
 @pytest.mark.parametrize("language", ALL)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.command import HANG_S
 from tests.support.graphs import graph, key, value
 from tests.support.house import Hand, House, house
 from tests.support.plain import PlainEvaluator
@@ -46,7 +47,7 @@ from tenuto.model.retry import Jitter, RetryPolicy
 from tenuto.ports.gateway import Beat, Lease, Load
 from tenuto.ports.gateway import Verdict as Answered
 from tenuto.ports.reads import Reads
-from tenuto.ports.store import Change, Committed, Store
+from tenuto.ports.store import Change, Committed, Due, Store
 
 ONCE = RetryPolicy(max_attempts=2, initial_us=1_000, jitter=Jitter.NONE)
 
@@ -466,6 +467,44 @@ async def test_a_wait_fires_when_it_is_due_and_not_before() -> None:
         assert fired.kind == "TimerFired"
         assert fired.at - started.at >= 30_000
         await folds(h.reads, run_id, definition)
+
+
+@pytest.mark.parametrize("sole", [True, False])
+async def test_what_comes_due_between_two_looks_of_one_round_is_seen_at_once(
+    monkeypatch: pytest.MonkeyPatch, sole: bool
+) -> None:
+    """Asked a moment too early, and then so late that the timer is due already."""
+    due, looked = SqlStore.due, asyncio.Event()
+
+    async def slow(self: SqlStore, *, limit: int, runs: tuple[RunId, ...] | None) -> Due:
+        found = await due(self, limit=limit, runs=runs)
+        await asyncio.sleep(0.06)
+        looked.set()
+        return found
+
+    monkeypatch.setattr(SqlStore, "due", slow)
+    monkeypatch.setattr(timers, "POLL_SHARED_US", 600_000_000)
+    definition = graph("w", types={"w": "wait"}, details={"w": Wait(for_us=50_000)})
+    async with house(sole=sole) as h, asyncio.timeout(HANG_S):
+        await looked.wait()
+        await asyncio.sleep(0.01)  # it rests
+        [run_id] = await h.begin(definition)
+        h.timers.hint(0)
+
+        assert (await h.commands.wait(run_id)).state == "success"
+
+
+async def test_what_cannot_be_decided_yet_hides_no_timer() -> None:
+    """A lease that has run out while its worker holds it, as after a laptop's sleep (ADR 0007)."""
+    definition = graph("w", types={"w": "wait"}, details={"w": Wait(for_us=120_000)})
+    async with house(lease_us=40_000) as h, asyncio.timeout(HANG_S):
+        hand = await h.hire(["a"])
+        await h.begin(graph("a"))
+        [held] = await hand.lease()
+        [run_id] = await h.begin(definition)
+
+        assert (await h.commands.wait(run_id)).state == "success"
+        assert (await hand.report(held)).verdicts
 
 
 async def test_the_timeout_of_a_run_closes_it() -> None:

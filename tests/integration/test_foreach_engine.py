@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from pathlib import Path
 
@@ -189,10 +190,13 @@ nodes:
 
 
 def test_items_go_on_after_the_engine_was_stopped_in_the_middle(tmp_path: Path) -> None:
-    path, begun, done = tmp_path / "t.db", threading.Semaphore(0), []
+    path, begun, stopped = tmp_path / "t.db", threading.Semaphore(0), threading.Event()
+    done: list[int] = []
 
     async def slow(n: int) -> int:
         begun.release()
+        if len(done) >= 100 and not stopped.is_set():
+            await asyncio.Event().wait()  # however long it takes until the engine is stopped
         done.append(n)
         return n
 
@@ -203,6 +207,7 @@ def test_items_go_on_after_the_engine_was_stopped_in_the_middle(tmp_path: Path) 
             assert begun.acquire(timeout=60)
         driver.engine.stop(grace_s=0)
     assert len(done) < 600
+    stopped.set()
     with engine_with(slow, path=path) as driver:
         run = driver.end(run_id)
 

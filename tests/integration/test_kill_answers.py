@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.support.killed import until_safe
 from tests.support.killed_clients import is_cancelled
 
 from tenuto.app.files import read_only
@@ -25,8 +26,6 @@ from tenuto.ports.reads import RunDetail, RunFilter
 
 RUNS = 60
 KILLS = 8
-LOST_ENOUGH = 3
-CALM_S = 5.0
 
 
 @dataclass(slots=True)
@@ -63,20 +62,17 @@ def test_what_was_answered_before_a_kill_is_true_after_it(tmp_path: Path) -> Non
     print(f"\nseed {seed}")
     dice = random.Random(seed)
     db, journal = tmp_path / "tenuto.db", tmp_path / "journal"
-    lost = 0
     for _ in range(KILLS):
         child = spawn(db, journal)
         assert child.stdout is not None
         assert child.stdout.readline().strip() == "up"
-        # Five losses in a row would end a task: on a slow machine a life in between is long enough to finish it.
-        time.sleep(CALM_S if lost >= LOST_ENOUGH else dice.uniform(0.0, 0.35))
+        until_safe(db)
+        time.sleep(dice.uniform(0.0, 0.35))
         child.kill()
         child.wait()
         child.stdout.close()
-        runs = asyncio.run(read_all(db))
-        for run, _ in runs:
+        for run, _ in asyncio.run(read_all(db)):
             has_a_cause_for_progress(run)
-        lost = max((t.lost for run, _ in runs for t, _ in run.tasks if is_open(t)), default=0)
     last = spawn(db, journal)
     assert last.wait(timeout=120) == 0
     assert last.stdout is not None

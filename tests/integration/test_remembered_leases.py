@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.graphs import graph
 from tests.support.house import Hand, House, house
+from tests.support.store import TurnedClock
 
 from tenuto.adapters.local.clock import SystemClock
 from tenuto.adapters.sql.reads import SqlReads
@@ -24,7 +25,8 @@ from tenuto.ports.store import Loaded, LoadRequest
 async def begin_with(h: House, hand: Hand, definition: Graph) -> tuple[RunId, Lease]:
     """Start a run whose first task goes to a request that waits for it."""
     leasing = asyncio.ensure_future(hand.lease())
-    await asyncio.sleep(0.01)
+    while not (any(h.seats.parked()) and h.seats.is_dry(hand.id)):  # noqa: ASYNC110  nobody announces it
+        await asyncio.sleep(0)
     [run_id] = await h.begin(definition)
     [lease] = await leasing
     return run_id, lease
@@ -75,11 +77,12 @@ async def test_a_lease_given_back_behind_its_back_is_stale(loads: list[LoadReque
 
 
 async def test_a_lease_that_heartbeats_made_longer_is_looked_up(loads: list[LoadRequest]) -> None:
-    async with house(lease_us=300_000, sole=False) as h:
+    clock = TurnedClock()
+    async with house(clock=clock, lease_us=300_000, sole=False) as h:
         hand = await h.hire(["a"])
         run_id, lease = await begin_with(h, hand, graph("a"))
         for _ in range(4):
-            await asyncio.sleep(0.1)
+            clock.turn(100_000)
             await h.gateway.heartbeat(hand.id, [beat_of(lease)], Load(busy=1, capacity=1))
         del loads[:]
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support import crowd as crowd_module
 from tests.support.backing.fixtures import postgres, postgres_url  # noqa: F401 - fixtures
-from tests.support.crowd import LEASE_US, Crowd
+from tests.support.crowd import Crowd
 from tests.support.crowded import (
     CHAIN,
     SLOW,
@@ -43,6 +44,12 @@ async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         yield opener
 
 
+@pytest.fixture(autouse=True)
+def long_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test's own hands send no heartbeats: no pause of the machine may end what they hold."""
+    monkeypatch.setattr(crowd_module, "LEASE_US", 600_000_000)
+
+
 DONE = Success(output="1")
 FAILURE = Failed(code="Oops", message="on purpose", retryable=False)
 
@@ -57,7 +64,7 @@ class Hands:
 
     async def lease(self, core: Core, held: Sequence[Beat] | None = None) -> Lease:
         await core.gateway.register(self.info, held)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             [lease] = await core.gateway.lease(self.info.id, 1)
         return lease
 
@@ -72,7 +79,7 @@ class Hands:
             lease_id=lease.lease_id,
             result=result,
         )
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return (await core.gateway.report(self.info.id, [report], 0)).verdicts[0]
 
 
@@ -143,20 +150,23 @@ async def test_D6_a_run_that_closes_does_not_wait_for_the_dead(shared: Shared) -
 
         await here.gateway.lose(hands.info.id, [beat_of(lease)])
 
-        async with asyncio.timeout(LEASE_US / 2_000_000):
+        async with asyncio.timeout(60):  # a tenth of a lease
             undo = await hands.lease(there)
         await hands.report(there, undo)
         assert (await there.commands.wait(run_id)).state == "cancelled"
 
 
-async def test_D4_a_lease_past_its_end_is_over_though_its_worker_is_here(shared: Shared) -> None:
+async def test_D4_a_lease_past_its_end_is_over_though_its_worker_is_here(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another coordinator may have ended it; no heartbeat and no report brings it back. Catalogue B6."""
+    monkeypatch.setattr(crowd_module, "LEASE_US", 1_000_000)
     async with Crowd(shared, dice=random.Random(12)) as crowd:
         here = (await crowd.join()).core
         await crowd.begin(CHAIN)
         hands = Hands()
         lease = await hands.lease(here)
-        await asyncio.sleep(LEASE_US / 1_000_000 + 0.05)
+        await asyncio.sleep(lease.lease_us / 1_000_000 + 0.05)
 
         assert await hands.report(here, lease) is Verdict.STALE
         load = Load(busy=1, capacity=1)
@@ -187,10 +197,10 @@ async def test_what_a_grant_leased_whose_answer_was_lost_is_given_back(shared: S
         run_id = await crowd.begin(CHAIN)
         hands = Hands()
         await member.core.gateway.register(hands.info)
-        fates = iter(("after",))
-        member.engine.fate = lambda: next(fates, "")
+        member.engine.fate = lambda: "after"
         with pytest.raises(Unavailable):
             await hands.lease_now(member.core)
+        member.engine.fate = lambda: ""
 
         lease = await hands.lease(member.core)
 
@@ -248,5 +258,5 @@ async def test_a_quarantine_that_another_lifted_is_lifted_here(shared: Shared) -
 
         await hands.report(core, last)
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert (await core.commands.wait(run_id)).state == "success"

@@ -38,7 +38,8 @@ from tenuto.ports.store import Change, Committed, LeaseRow, LoadRequest, Store
 from tenuto.worker.runner import Runner
 
 HOUR = 3_600_000_000
-LEASE_US = 300_000
+LEASE_US = 3_000_000
+"""So short that its heartbeats come soon, so long that no pause of the machine ends a real worker's lease."""
 
 
 async def kinds(h: House, run_id: RunId) -> list[str]:

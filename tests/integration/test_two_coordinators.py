@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -173,7 +174,7 @@ async def test_a_message_and_its_wait_never_miss_each_other(shared: Shared) -> N
                 group.create_task(crowd.begin(MEETING, input=given, core=opens))
                 await asyncio.sleep(crowd.dice.uniform(0, 0.02))
                 group.create_task(sends.commands.send_event("go", f"k{number}", "1"))
-        await crowd.settle(20)
+        await crowd.settle()
 
         assert await crowd.check() == 60
 
@@ -188,7 +189,7 @@ async def test_a_message_goes_to_one_wait_whoever_matches_it(shared: Shared) -> 
         async with asyncio.TaskGroup() as group:
             for number in range(30):
                 group.create_task(cores[number % 3].commands.send_event("go", "same", str(number)))
-        await crowd.settle(20)
+        await crowd.settle()
         reads = crowd.any().reads
         got = PayloadKey(Place("m"), PayloadKind.OUTPUT)
         taken = [(await reads.payloads(run_id, [got]))[got] for run_id in runs]
@@ -244,10 +245,11 @@ async def test_who_waits_at_one_coordinator_learns_what_another_has_decided(shar
             async for runs in here.commands.changes():
                 changed.update(runs)
 
-        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             following = group.create_task(follow())
             listening = group.create_task(listen())
-            await asyncio.sleep(0.05)
+            watchers = here.coordinator.watchers
+            await until(lambda: watchers.listeners and run_id in watchers.followed)
             crowd.hire(journal, ["work"])
             await there.commands.send_event("go", "k", "1")
             assert (await here.commands.wait(run_id)).state == "success"
@@ -274,7 +276,7 @@ async def test_who_waits_for_a_run_that_he_has_just_started_asks_the_store_nothi
         crowd.hire(journal, ["work"])
         await there.core.commands.send_event("go", "k", "1")
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert (await waiting).state == "success"
         assert (await here.core.commands.wait(run_id, fresh=True)).state == "success"
         with pytest.raises(NotFound):
@@ -300,15 +302,18 @@ async def test_idle_coordinators_ask_little(shared: Shared) -> None:
     async with Crowd(shared, dice=random.Random(5)) as crowd:
         member = await crowd.join()
         crowd.hire(journal, ["work"])
-        await crowd.begin(MEETING, input={"key": "never"})
+        run_id = await crowd.begin(MEETING, input={"key": "never"})
+        while not (await member.core.reads.get_run(run_id)).waits:  # noqa: ASYNC110 - nobody announces it
+            await asyncio.sleep(0.01)
         await asyncio.sleep(1.5)
         engine = member.engine
-        reads, writes = engine.reads, engine.writes
+        reads, writes, began = engine.reads, engine.writes, time.monotonic()
         await asyncio.sleep(4)
+        passed = time.monotonic() - began
 
         # `Roving` asks for leases twice a second anew, which costs nothing while nothing is ready.
-        assert engine.reads - reads <= 5
-        assert engine.writes - writes <= 4 * 1_000_000 // LEASE_US + 1
+        assert engine.reads - reads <= passed + 1
+        assert engine.writes - writes <= passed * 1_000_000 // LEASE_US + 1
 
 
 async def test_work_of_a_coordinator_that_was_killed_goes_on_at_another(shared: Shared) -> None:
@@ -335,7 +340,7 @@ async def test_a_coordinator_says_what_is_wrong_with_it_and_when_it_is_over(shar
         assert health.troubles() == {}
         member.engine.fate = lambda: "before"
         member.core.timers.hint(0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await until(lambda: "timers" in health.troubles())
             assert health.troubles()["timers"] == "the connection broke"
             member.engine.fate = lambda: ""
@@ -351,11 +356,11 @@ async def test_E9_what_its_loops_cannot_read_ends_no_coordinator(
         member = await crowd.join()
         health = member.core.health
         crowd.hire(journal, ["work"])
-        await asyncio.sleep(0.2)
+        await until(lambda: any(member.core.coordinator.seats.parked()))
         member.engine.fate = lambda: "bug"
         member.core.timers.hint(0)
         member.core.seats.offer()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await until(lambda: {"timers", "gateway"} <= set(health.troubles()))
             assert health.troubles()["timers"] == "a row that makes no sense"
             member.engine.fate = lambda: ""

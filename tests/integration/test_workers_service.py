@@ -17,7 +17,7 @@ from tenuto.model.errors import Conflict, Denied, InvariantViolated
 from tenuto.model.payload import PAYLOAD_MAX
 from tenuto.model.version import VERSION
 from tenuto.ports.access import Grantee, Scope
-from tenuto.ports.gateway import Failed, Success, Verdict
+from tenuto.ports.gateway import Beat, Failed, Success, Verdict, WorkerInfo
 from tenuto.proto.worker.v1 import worker_pb2 as pb
 from tenuto.rpc import server as module
 from tenuto.rpc.server import SERVICE, WorkerServer
@@ -632,9 +632,8 @@ async def test_a_stream_that_takes_nothing_is_cut(monkeypatch: pytest.MonkeyPatc
                     await stream.call.write(
                         pb.FromWorker(call=call, heartbeat=pb.Heartbeat(beats=beats))
                     )
-        async with asyncio.timeout(10):
-            while served.server.streams:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        while served.server.streams:  # noqa: ASYNC110 - the test's timeout bounds it
+            await asyncio.sleep(0.05)
         await stream.close()
 
 
@@ -778,7 +777,7 @@ async def test_a_worker_that_does_not_go_is_left_behind_in_bounded_time() -> Non
 
 
 async def test_a_stopping_server_lets_nobody_in() -> None:
-    async with a_server(drain_us=2_000_000) as served:
+    async with a_server(drain_us=60_000_000) as served:
         stream = Raw(served.port)
         await stream.register()
         served.stop.set()
@@ -838,6 +837,34 @@ async def test_the_service_describes_itself_where_it_is_told_to(switch: bool) ->
                 await call.read()
             assert caught.value.code() is CODE.UNIMPLEMENTED
         call.cancel()
+
+
+async def test_a_registration_whose_stream_is_over_gives_nothing_away_later() -> None:
+    """The database did not answer in time, so the worker came again, and got work."""
+
+    class Slow(MemoryGateway):
+        async def register(self, worker: WorkerInfo, held: Sequence[Beat] | None = None) -> None:
+            if "register" not in self.calls:
+                self.calls.append("register")
+                self._changed.set()
+                await go.wait()
+            await super().register(worker, held)
+
+    go, gateway = asyncio.Event(), Slow()
+    async with a_server(gateway) as served:
+        older = Raw(served.port)
+        await older.say(1, register=a_register())
+        await gateway.until(lambda: "register" in gateway.calls)
+        newer = Raw(served.port)
+        await newer.register()
+        lease = gateway.offer("work")
+        await newer.ask(2, lease=pb.Lease(free=1, wait_us=1_000_000))
+        go.set()
+        await asyncio.sleep(0.05)
+
+        assert lease.lease_id in gateway.held
+        await older.close()
+        await newer.close()
 
 
 async def test_a_second_loop_may_not_use_grpc(served: Served) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,18 @@ EVIL = {
     "cycle": cycle,
 }
 """
+
+HELD = """
+
+@app.task
+def held() -> None:
+    from pathlib import Path
+
+    Path("begun").touch()
+    while not Path("go").exists():
+        time.sleep(0.01)
+"""
+"""A task more for that app: it is under way once the file `begun` is there, and until the file `go` is."""
 
 GREET = """
 name: greet
@@ -152,6 +165,14 @@ def json_of(done: subprocess.CompletedProcess[str]) -> Any:
         return json.loads(done.stdout)
     except ValueError:
         raise AssertionError(f"no JSON: {done.stdout!r}; stderr: {done.stderr}") from None
+
+
+def until_there(path: Path) -> None:
+    """Wait for a file."""
+    given_up_at = time.monotonic() + HANG_S
+    while not path.exists():
+        assert time.monotonic() < given_up_at, path
+        time.sleep(0.01)
 
 
 def read_until(process: subprocess.Popen[str], words: Sequence[str]) -> list[str]:

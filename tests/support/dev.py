@@ -51,18 +51,22 @@ class Dev:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
+        self._reader.join()  # before its stream is closed
         self.process.communicate()
-        self._reader.join()
 
     def until(self, pattern: str, *, after: int = 0) -> str:
         """Wait for a line that matches, among those after the first `after`."""
+        return self.lines[self.past(pattern, after=after) - 1]
+
+    def past(self, pattern: str, *, after: int = 0) -> int:
+        """The same; how many lines there are up to that one."""
         deadline = monotonic() + HANG_S
         wanted = re.compile(pattern)
         with self._changed:
             while True:
-                for line in self.lines[after:]:
+                for count, line in enumerate(self.lines[after:], after + 1):
                     if wanted.search(line):
-                        return line
+                        return count
                 left = deadline - monotonic()
                 if left <= 0 or (self.process.poll() is not None and not self._reader.is_alive()):
                     raise AssertionError(f"no line {pattern!r} in:\n" + "\n".join(self.lines))
@@ -71,6 +75,10 @@ class Dev:
     def stop(self, number: int = signal.SIGINT) -> int:
         """Ask it to stop, and wait; its exit code."""
         self.process.send_signal(number)
+        return self.end()
+
+    def end(self) -> int:
+        """Wait for its end; its exit code."""
         code = self.process.wait(HANG_S)
         self._reader.join()
         return code

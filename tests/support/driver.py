@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
+import sys
+import threading
 import time
+import traceback
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,7 +46,14 @@ class Driver:
         return self.engine.commands
 
     def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self.engine.call(coroutine).result(timeout=PATIENCE_S)
+        what = str(coroutine)
+        answer = self.engine.call(coroutine)
+        try:
+            return answer.result(timeout=PATIENCE_S)
+        except TimeoutError:
+            if answer.done():
+                raise  # the engine's own
+            raise AssertionError(f"no answer of {what}\n{look_at(self.engine)}") from None
 
     def deploy(self, text: str, *aliases: str) -> DefinitionRow:
         return self.ask(self.engine.commands.deploy(graph_of(text), aliases=aliases))
@@ -138,6 +150,34 @@ def engine_with(
         yield Driver(engine)
     finally:
         engine.stop()
+
+
+def look_at(engine: Engine) -> str:
+    """What an engine that does not answer is doing: its loops, tasks, threads and unfinished runs."""
+
+    async def look() -> str:
+        told = io.StringIO()
+        print(*engine.core.setting.health.loops(), sep="\n", file=told)
+        for task in asyncio.all_tasks():
+            task.print_stack(limit=4, file=told)
+        return told.getvalue()
+
+    async def rows() -> str:
+        listed = await engine.reads.list_runs(RunFilter(limit=10))
+        details = [await engine.reads.get_run(row.run_id) for row in listed]
+        return "\n".join(f"{each} {engine.now()=}" for each in details)
+
+    told = []
+    for part in (look, rows):
+        try:
+            told.append(engine.call(part()).result(timeout=5))
+        except Exception as error:  # the more is told the better
+            told.append(f"{part.__name__}: {error!r}")
+    frames = sys._current_frames()
+    for thread in threading.enumerate():
+        stack = "".join(traceback.format_stack(frames.get(thread.ident or 0), limit=6))
+        told.append(f"{thread.name}:\n{stack}")
+    return "\n".join(told)
 
 
 def missing(driver: Driver, coroutine: Coroutine[Any, Any, Any]) -> bool:

@@ -104,10 +104,10 @@ class Languages:
 
     async def run(self, program: Program, say: Say) -> Outcome:
         """Run one program on the server, which is started if none is there; one elsewhere is waited for."""
-        from tenuto.languages.client import Unreachable
-
         if self._setting.server:
             return await self._run_elsewhere(program, say)
+        from tenuto.languages.client import Unreachable
+
         try:
             client = await self._client()
             outcome = await client.run(program, say)
@@ -145,11 +145,13 @@ class Languages:
 
     async def _run_elsewhere(self, program: Program, say: Say) -> Outcome:
         """Run one program on a server that is not ours. While it is away that is no failure of the program's."""
-        from tenuto.languages.client import Unreachable
-
         own_s = WAIT_S if program.time_us is None else program.time_us / 1_000_000 * _SHARE
         wait_s = min(WAIT_S, own_s)
-        client, until = self._elsewhere(), asyncio.get_running_loop().time() + wait_s
+        # From here on: gRPC is loaded in the attempt's time, too.
+        until = asyncio.get_running_loop().time() + wait_s
+        from tenuto.languages.client import Unreachable
+
+        client = self._elsewhere()
         for loss in range(1, _LOSSES_MAX + 1):
             if not await self._is_there(client, until):
                 message = (
@@ -172,14 +174,14 @@ class Languages:
         """Wait for a server elsewhere."""
         loop = asyncio.get_running_loop()
         backoff = Backoff(self._draw, initial_us=5_000, max_us=500_000)
-        began = loop.time()
+        say_at = min(loop.time() + _SAY_S, until)
         while not client.is_there():
-            left = until - loop.time()
-            if left <= 0:
-                return False
-            if loop.time() - began > _SAY_S:
+            now = loop.time()
+            if now >= say_at:
                 self._tell(away=True)
-            await asyncio.sleep(min(left, backoff.next_us() / 1_000_000))
+            if now >= until:
+                return False
+            await asyncio.sleep(min(until - now, backoff.next_us() / 1_000_000))
         self._tell(away=False)
         return True
 

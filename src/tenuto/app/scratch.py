@@ -15,6 +15,7 @@ from pathlib import Path
 
 PREFIX = "tenuto-code-"
 _LOCK = "lock"
+_NEW = "lock.new"
 _FRESH_S = 60.0
 """Without a lock, a folder of this age has none to come."""
 
@@ -28,8 +29,10 @@ class Scratch:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        self.lock = os.open(self.folder / _LOCK, os.O_RDONLY | os.O_CREAT, 0o600)
+        # Locked before it has its name, or somebody else who cleans up just now would find it free.
+        self.lock = os.open(self.folder / _NEW, os.O_RDONLY | os.O_CREAT, 0o600)
         fcntl.flock(self.lock, fcntl.LOCK_EX)
+        (self.folder / _NEW).rename(self.folder / _LOCK)
         now = self.folder.stat().st_mtime
         for other in self.folder.parent.glob(f"{PREFIX}*"):
             if other != self.folder and _is_nobodys(other, now):

@@ -29,7 +29,7 @@ from tenuto.ports.access import MAKE_TOKEN, Scope
 from tenuto.ports.executor import Executor
 from tenuto.ports.gateway import Beat, TaskGateway, WorkerInfo
 from tenuto.runtime.backoff import Backoff
-from tenuto.runtime.service import Service, pause, serve
+from tenuto.runtime.service import Service, pause, serve, unless
 from tenuto.settings.tree import Settings
 from tenuto.worker.code import CodeExecutor
 from tenuto.worker.handle import HIDDEN, Broken, Known, Plan, spread
@@ -349,7 +349,11 @@ class _First:
 
         while not stopping.is_set():
             try:
-                await self._gateway.register(self._supervisor.runner.info, ())
+                # Which waits long for a server.
+                if not await unless(
+                    stopping, self._gateway.register(self._supervisor.runner.info, ())
+                ):
+                    break
             except Refused as error:
                 kind: type[TenutoError] = Denied if error.denied else Conflict
                 cure = _TOKEN if error.denied and MAKE_TOKEN[Scope.WORKER] not in str(error) else ""

@@ -81,6 +81,8 @@ def serve(wanted: Wanted) -> int:
     settings = load(
         {"database": wanted.database, "dev.port": wanted.port, "dev.watch": wanted.watch}
     )
+    settings_file = settings.file or Path("tenuto.toml")
+    stamped = settings_file, stamp_of(settings_file)
     places = [_place(file) for file in wanted.files] or [Path()]
     workspace = Workspace(places)
     first = workspace.scan()
@@ -94,7 +96,7 @@ def serve(wanted: Wanted) -> int:
         app = None if name is None or sources is None else _load(name, sources, settings)
     news: SimpleQueue[str] = SimpleQueue()
     with Interrupts(lambda: news.put(_INTERRUPT)) as interrupts:
-        dev = _Dev(settings, _database_of(wanted, settings, app), workspace, news)
+        dev = _Dev(settings, stamped, _database_of(wanted, settings, app), workspace, news)
         dev.app_name, dev.beside = name, beside
         if app is not None:
             dev.registry = app.registry
@@ -143,6 +145,8 @@ class _Dev:
     """One engine and its front."""
 
     settings: Settings
+    settings_file: tuple[Path, Stamp | None]
+    """Where settings are read, and as it was then: what is written while the app loads is told."""
     database: Database
     workspace: Workspace
     news: SimpleQueue[str]
@@ -159,12 +163,9 @@ class _Dev:
     """REST answers from here on: whoever calls finds what was deployed."""
     _log: _Log = field(init=False)
     _changed: SimpleQueue[RunId] = field(default_factory=SimpleQueue)
-    _settings_file: tuple[Path, Stamp | None] = field(init=False)
 
     def run(self, first: list[Path], interrupts: Interrupts) -> int:
         """Open, serve, watch, close."""
-        settings_file = self.settings.file or Path("tenuto.toml")
-        self._settings_file = settings_file, stamp_of(settings_file)
         self._log = _Log(as_json=self.settings.log.format == "json")
         self._log.install(self.settings.log.level)
         self._socket = self._bind()
@@ -390,9 +391,9 @@ class _Dev:
 
     def _tell_settings(self) -> None:
         """Settings hold from a start on; a start anew reads them."""
-        path, before = self._settings_file
+        path, before = self.settings_file
         if (now := stamp_of(path)) != before:
-            self._settings_file = path, now
+            self.settings_file = path, now
             told = f"{path.name} changed: start again to use it"
             self._log.say("settings_changed", told, level="warning", file=str(path))
 

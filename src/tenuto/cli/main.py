@@ -14,6 +14,7 @@ import re
 import signal
 import sys
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 if TYPE_CHECKING:
@@ -77,12 +78,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     atexit.register(_end_quietly)
     _open_streams()
     code = run(sys.argv[1:] if arguments is None else list(arguments))
+    signal.signal(signal.SIGINT, partial(_leave, INTERRUPTED))
     try:
         if not _is_gone(sys.stdout):  # a task may have taken it away
             sys.stdout.flush()
     except OSError as error:
         code = _stdout_lost(error) or code
     _leave_stderr()
+    signal.signal(signal.SIGINT, partial(_leave, code))
     sys.exit(code)
 
 
@@ -171,6 +174,11 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
         os._exit(INTERRUPTED)
     _Interrupted.once = True
     raise KeyboardInterrupt
+
+
+def _leave(code: int, _number: int, _frame: FrameType | None) -> None:
+    """Ctrl-C when the command is over: nobody is left to raise anything to, and threads may still be waited for."""
+    os._exit(code)
 
 
 def _end_quietly() -> None:

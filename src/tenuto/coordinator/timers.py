@@ -91,25 +91,24 @@ class Timers:
         if not moved and expected_at > due.now and due.now < self._pulse_at:
             self._next_at = min(self._next_at, expected_at)
             return False
-        await self._look(moved=moved)
+        await self._look(after=0 if moved else due.now)
         return False
 
-    async def _look(self, *, moved: bool = True) -> bool:
-        """Read all moments anew. True: something is due that `due` was not asked for.
+    async def _look(self, *, after: int = 0) -> bool:
+        """Read all moments anew. True: something is due.
 
-        `moved` False: it was, and what it found cannot be decided now.
+        `after`: what was due by this moment cannot be decided now (it is left to others, say), and is looked at again
+        at the next poll. What has become due since comes at once, and is not hidden behind it.
         """
-        pulse = await self._store.pulse(self._runs())
+        pulse = await self._store.pulse(self._runs(), after=after)
         self._pulse_at = pulse.now + PULSE_US
         if pulse.ready:
             for queue in pulse.queues:
                 self.coordinator.graphs.see_queue(queue)
             self.coordinator.seats.offer()
         next_at = min(_or_never(pulse.tasks_at), _or_never(pulse.timers_at))
-        if not self._sole:
-            next_at = min(next_at, _or_never(pulse.told_at))
-        if next_at <= pulse.now and not moved:
-            next_at = pulse.now + self._poll_us  # due, yet not to be decided: left to others, say
+        if not self._sole and pulse.told_at is not None and pulse.told_at > after:
+            next_at = min(next_at, pulse.told_at)
         self._next_at = min(self._next_at, next_at)
         return next_at <= pulse.now
 

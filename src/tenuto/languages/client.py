@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import grpc
@@ -63,6 +64,12 @@ class Client:
                     say(line.stream == pb.STREAM_STDERR, line.text)
         except grpc.aio.AioRpcError as error:
             return _failed(self._target, error)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # By `close`: another attempt has seen first that the server is gone.
+            raise Unreachable("the language server ended while the code ran") from None
         finally:
             call.cancel()
         return Fault(

@@ -577,7 +577,9 @@ class Store(Protocol):
         """Live leases of workers that are not among `alive`: after a restart all others are known dead."""
         ...
 
-    async def pulse(self, runs: tuple[RunId, ...] | None) -> Pulse: ...
+    async def pulse(self, runs: tuple[RunId, ...] | None, *, after: int = 0) -> Pulse:
+        """When something becomes due. `after`: only moments of tasks and timers later than this one are told."""
+        ...
 
     async def progress(self, runs: Sequence[RunId]) -> Sequence[Progress]:
         """How far those of these runs are that there are, in any order."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from tenuto.model.errors import InvariantViolated, Unavailable
+from tenuto.model.errors import InvalidInput, InvariantViolated, Unavailable
 from tenuto.model.ids import WorkerId
 from tenuto.model.instants import SECOND_US
 from tenuto.ports.clock import Dice
@@ -351,7 +351,15 @@ class RemoteGateway:
 
     async def _attend(self, address: Address) -> bool:
         """One stream, from its beginning to its end. Whether it was up."""
-        connection = Connection(address, token=self._token(), tls=self._tls)
+        try:
+            token = self._token()
+        except InvalidInput as error:
+            if self._last is None:
+                raise
+            # Its file is just being written, say: no reason to give up what this worker holds.
+            self._lose(Lost(str(error)), address)
+            return False
+        connection = Connection(address, token=token, tls=self._tls)
         up = False
         try:
             worker = self._worker

@@ -96,7 +96,7 @@ async def addresses(
         try:
             async with asyncio.timeout(CONNECT_S):
                 infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, UnicodeError) as error:  # the last: of no name at all
             trouble = f"{host} has no address ({error or 'no answer'})"
             continue
         found |= {Address(host, str(info[4][0]), port): None for info in infos}
@@ -198,6 +198,8 @@ class Connection:
                 await self._outbox.until_news()
                 while not self._outbox.idle:
                     await self._outbox.write()
+        except Refused:
+            return  # it has ended, and that is heard, too
         except Lost as lost:
             self.break_off(str(lost))
 

@@ -144,6 +144,7 @@ class Session:
         self._wait_us = min(LEASE_WAIT_US, server.lease_us // 3)
         self._holding = _Holding(server.lease_us / 1_000_000)
         self._leases: dict[int, asyncio.Task[None]] = {}
+        self._admission: asyncio.Task[None] | None = None
         self._turns = {word: asyncio.Lock() for word in _ONE_AT_A_TIME}
         self._context: Context
         self._outbox: Outbox[pb.FromServer] = Outbox(self._write)
@@ -190,6 +191,9 @@ class Session:
         if not self._over:
             self._over, self._ending = True, ending
             self._stop_leasing()
+            if self._admission is not None:
+                # Carried out later, it would give away what the worker is granted on its next stream.
+                self._admission.cancel()
             self._others.set()
             self._room_again.set()
             self._outbox.wake()
@@ -293,7 +297,10 @@ class Session:
         self.grantee.must_serve(frozenset(info.queues))
         self._server.settle(self, info.id)
         self.worker, self.queues, self._capacity = info.id, info.queues, info.capacity
-        self._server.spawn(self._register, call, info, beats_of(body.held) if first else None)
+        held = beats_of(body.held) if first else None
+        task = self._server.spawn(self._register, call, info, held)
+        if first:
+            self._admission = task
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
@@ -309,10 +316,13 @@ class Session:
             if told is FAILED.text:
                 log.exception("call_failed", worker=self.worker, word=Word.REGISTER)
             if first:
+                self._admission = None
                 self.end(Ending(grpc.StatusCode.UNAVAILABLE, told))
             else:
                 self._fail(call, pb.CODE_UNAVAILABLE, told)
             return
+        if first:
+            self._admission = None
         # Whoever comes with leases was told at its start, and has no time to lose.
         notes = await self._server.notes_for(info.queues) if first and not held else ()
         if self._over:

@@ -6,8 +6,8 @@ Not a supervisor: nothing is restarted here. A crash ends everything, and the pr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
 
 
 class Service(Protocol):
@@ -46,6 +46,28 @@ async def serve(services: Sequence[Service], *, stop: asyncio.Event, grace_us: i
             stopping.set()
             await asyncio.wait([task], timeout=grace_us / 1_000_000)
             task.cancel()  # does nothing to one that has returned
+
+
+async def unless(stopping: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do some work, and give it up as soon as `stopping` is set. False: it was given up. Raises what the work does."""
+    trouble: Exception | None = None
+
+    async def carry_out() -> None:
+        nonlocal trouble
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - it is the caller's, and as it is: not in a group
+            trouble = error
+
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(carry_out())
+        told = group.create_task(stopping.wait())
+        await asyncio.wait([working, told], return_when=asyncio.FIRST_COMPLETED)
+        for task in (working, told):
+            task.cancel()
+    if trouble is not None:
+        raise trouble
+    return not working.cancelled()
 
 
 async def pause(stopping: asyncio.Event, pause_us: int) -> bool:

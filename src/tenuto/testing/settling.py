@@ -110,7 +110,7 @@ class Settling:
     async def next_moment(self) -> int | None:
         """The next moment after now at which something is due. None: never."""
         now = self._stage.clock.now()
-        pulse = await self._parts.store.pulse(None)
+        pulse = await self._parts.store.pulse(None, after=now)
         moments = [pulse.timers_at, self._stage.alarms.next()]
         if self._stage.hanging:
             moments += [moment async for moment in self._task_moments()]

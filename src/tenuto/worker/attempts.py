@@ -44,13 +44,15 @@ class Stop(Enum):
 class Attempt:
     """A held lease. Times are seconds of the loop's clock."""
 
-    __slots__ = ("fence_at", "gated", "job", "lease", "over_at", "result", "stop", "timer")
+    __slots__ = ("begun", "fence_at", "gated", "job", "lease", "over_at", "result", "stop", "timer")
 
     def __init__(self, lease: Lease, fence_at: float, over_at: float | None) -> None:
         self.lease = lease
         self.fence_at = fence_at
         self.over_at = over_at
         self.gated = False
+        self.begun = False
+        """Its job has taken its first step: cancelled before that, it would take none."""
         self.job: asyncio.Task[None] | None = None
         self.result: Result | None = None
         self.stop: Stop | None = None

@@ -123,16 +123,25 @@ class Children:
             if self._closing and word is _Word.RUN:
                 self._end(call)
                 return
-            self._inbox.append((word, call))
             if self._thread is None:
-                self._wake_r, self._wake_w = os.pipe()
-                os.set_blocking(self._wake_r, False)
-                os.set_blocking(self._wake_w, False)
-                self._thread = threading.Thread(
-                    target=self._main, name="tenuto-children", daemon=True
-                )
-                self._thread.start()
+                self._start_thread()
+            self._inbox.append((word, call))
             self._wake()
+
+    def _start_thread(self) -> None:
+        """Raises RuntimeError: there is none to be had."""
+        self._wake_r, self._wake_w = os.pipe()
+        os.set_blocking(self._wake_r, False)
+        os.set_blocking(self._wake_w, False)
+        thread = threading.Thread(target=self._main, name="tenuto-children", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            os.close(self._wake_r)
+            os.close(self._wake_w)
+            self._wake_r = self._wake_w = -1
+            raise
+        self._thread = thread
 
     def _wake(self) -> None:
         if self._wake_w >= 0:
@@ -310,14 +319,15 @@ class Children:
             want |= selectors.EVENT_WRITE
         if want == child.watched:
             return
-        if child.watched is None:
-            if child.pidfd >= 0:
-                self._selector.register(child.pidfd, selectors.EVENT_READ)
+        if child.watched is None and child.pidfd >= 0:
+            self._selector.register(child.pidfd, selectors.EVENT_READ)
+        if not want:  # for ever; from the start, if it died before its first order was written
+            if child.watched:
+                self._selector.unregister(child.sock)
+        elif child.watched is None:
             self._selector.register(child.sock, want)
-        elif want:
-            self._selector.modify(child.sock, want)
         else:
-            self._selector.unregister(child.sock)
+            self._selector.modify(child.sock, want)
         child.watched = want
 
     def _end(self, call: Call) -> None:

@@ -70,20 +70,24 @@ class UserLoop:
                     await self._gone.wait()
 
     def _begin(self) -> None:
-        """Start the loop, if it is ours, and the task on it that owns all calls."""
+        """Start the loop, if it is ours, and the task on it that owns all calls. RuntimeError: there is no thread."""
         if self._begun:
             return
-        self._begun = True
         if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            engine = asyncio.get_running_loop()
-            self._thread = threading.Thread(
+            loop, engine = asyncio.new_event_loop(), asyncio.get_running_loop()
+            thread = threading.Thread(
                 target=_run,
-                args=(self._loop, lambda: self._over, lambda: self._tell_gone(engine)),
+                args=(loop, lambda: self._over, lambda: self._tell_gone(engine)),
                 name="tenuto-user",
                 daemon=True,
             )
-            self._thread.start()
+            try:
+                thread.start()
+            except RuntimeError:
+                loop.close()
+                raise
+            self._loop, self._thread = loop, thread
+        self._begun = True
         host = self._own()
         try:
             asyncio.run_coroutine_threadsafe(host, self._loop)

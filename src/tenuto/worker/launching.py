@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -167,7 +168,9 @@ class Launcher:
         except OSError:
             data = b""
         for message in self._unpacker.feed(data):
-            launched = self._launched[message["id"]]
+            launched = self._launched.get(message["id"])
+            if launched is None:
+                continue  # the launcher was lost over an earlier message
             match message["say"]:
                 case "started":
                     launched.pid = message["pid"]
@@ -191,6 +194,10 @@ class Launcher:
         on_lost, self.on_lost = self.on_lost, None
         if on_lost is not None:
             on_lost()
+        # They die with it, and nobody is left to tell: who waits for their ends must not wait for ever.
+        launched, self._launched = list(self._launched.values()), {}
+        for each in launched:
+            each.end(-signal.SIGKILL)
 
 
 class Piped:
@@ -222,9 +229,14 @@ async def spawn_piped(
     handles = [theirs_in, theirs_out, *(os.dup(each) for each in (2, *kept))]
     launched = launcher.spawn(argv, handles, unset=unset)
     stdout = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(stdout), os.fdopen(ours_in, "rb", buffering=0)
-    )
+    try:
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stdout), os.fdopen(ours_in, "rb", buffering=0)
+        )
+    except BaseException:  # cancelled: nobody else knows of it
+        os.close(ours_out)
+        launched.kill()
+        raise
     return Piped(launched, os.fdopen(ours_out, "wb", buffering=0), stdout)
 
 

@@ -51,8 +51,8 @@ _LOADING_US = 1_000_000
 _SUSPECTS_MAX = 1_000
 _ALONE = 2
 """Processes that a task has seen die, from which on it shares none with another such task."""
-_WORDS_S = 0.1
-"""How long after a death its last lines may take through their pipe."""
+_WORDS_S = 2.0
+"""How long after a death its last lines are waited for, where their pipe does not end: a child of it has it, too."""
 _GONE_S = 5.0
 _FOREVER_S = 1e9
 
@@ -258,7 +258,7 @@ class Processes:
             await self._replace(number, backoff)
 
     async def _tell_death(self, handle: Handle, status: int, pause_us: int) -> None:
-        await asyncio.sleep(_WORDS_S)
+        await handle.tail.until_over(_WORDS_S)
         log.warning(
             "task_process_died",
             pid=handle.pid,
@@ -496,9 +496,9 @@ def _how(status: int) -> str:
 
 async def _died_loading(handle: Handle) -> str:
     """What to say of a process that died while it imported the app."""
-    await asyncio.sleep(_WORDS_S)
     if handle.launched.refused:
         return f"a task process cannot be started: {handle.launched.refused}"
+    await handle.tail.until_over(_WORDS_S)
     last = "".join(f"\n  {line}" for line in handle.tail.lines())
     return f"a task process {_how(handle.returncode or 0)} while it loaded the app" + (
         f"; its last lines:{last}" if last else ""

@@ -4,28 +4,41 @@ that takes nothing more holds up the prints of tasks, and nothing else.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import selectors
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic
 
 LINES = 30
 """Lines remembered of each process."""
 _LINE_MAX = 400
 _CHUNK = 1 << 16
+_LOOK_S = 0.01
 
 
 class Tail:
-    """The last lines that a process has printed, on stdout and stderr alike. Written by one thread, read by any."""
+    """The last lines that a process has printed, on stdout and stderr alike. Written by one thread, read by any.
+
+    `pipes`: how many of its are still read; the relay's to change.
+    """
 
     def __init__(self) -> None:
+        self.pipes = 0
         self._lines: deque[str] = deque(maxlen=LINES)
 
     def lines(self) -> list[str]:
         """A copy of them, the oldest first."""
         return list(self._lines)
+
+    async def until_over(self, within_s: float) -> None:
+        """Wait for the end of its pipes, which somebody whom it started may hold open."""
+        until = monotonic() + within_s
+        while self.pipes and monotonic() < until:  # noqa: ASYNC110 - another thread's
+            await asyncio.sleep(_LOOK_S)
 
     def add(self, text: bytes) -> None:
         """Take whole lines."""
@@ -48,6 +61,7 @@ class Relay:
     def add(self, handle: int, target: int, tail: Tail) -> None:
         """Pass on what comes from a pipe's end, which becomes ours, until it is closed."""
         with self._lock:
+            tail.pipes += 1
             self._new.append((handle, target, tail))
             if self._thread is None:
                 self._woken, self._wake = os.pipe()
@@ -83,6 +97,8 @@ class Relay:
                         selector.unregister(key.fd)
                         del parts[key.fd]
                         os.close(key.fd)
+                        with self._lock:
+                            tail.pipes -= 1
             with self._lock:
                 new = list(self._new)
                 self._new.clear()

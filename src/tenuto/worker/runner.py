@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from functools import partial
 
 from tenuto.model.errors import Unavailable
 from tenuto.model.ids import LeaseId, TaskId, WorkerId
@@ -41,9 +41,10 @@ from tenuto.ports.gateway import (
 )
 from tenuto.runtime.backoff import Backoff
 from tenuto.runtime.logging import get_logger
-from tenuto.runtime.service import pause
+from tenuto.runtime.service import pause, unless
 from tenuto.worker.attempts import Attempt, Gate, ProcessLost, Stop
 from tenuto.worker.calls import text_of
+from tenuto.worker.noter import Noter
 from tenuto.worker.notes import Notebook
 from tenuto.worker.user import Interrupted
 
@@ -60,10 +61,6 @@ _INTERRUPTED_US = SECOND_US
 """How long work that lost its loop is kept before it is given back."""
 _GATE_SHARE = 0.8
 """Share of an attempt's time that it may wait for an earlier one's function to return; then it is given back."""
-_NOTE_S = 0.25
-"""How long notes gather before they are handed in."""
-_NOTES_S = 1.0
-"""How long a result waits for its attempt's notes."""
 _IDLE_BEATS = 3
 """A worker that holds nothing says so each third beat."""
 
@@ -104,7 +101,11 @@ class Runner:
         self._gates = {name: e if isinstance(e, Gate) else None for name, e in executors.items()}
         self._dice = dice
         self._notebook = notebook if notebook is not None else Notebook()
-        self._notes_there = asyncio.Event()
+        self._noter = Noter(
+            self._notebook,
+            lambda notes: self._gateway.note(self.info.id, notes),
+            partial(self._unavailable, "note"),
+        )
         self._lease_us = lease_us
         self.drain_us = drain_us
         self._given_alarms = alarms
@@ -115,6 +116,7 @@ class Runner:
         self._gated: set[TaskId] = set()
         self._asked = 0
         self._wanted = 0
+        self._registering = False
         self._draining = False
         self._rushed = False
         self._down = False
@@ -168,7 +170,7 @@ class Runner:
             return
         self._loop = asyncio.get_running_loop()
         self._alarms: Alarms = self._given_alarms or self._loop
-        self._notebook.on_first = self._wake_noter
+        self._noter.listen()
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -176,7 +178,7 @@ class Runner:
                 others = [
                     group.create_task(self._report(), name="worker-report"),
                     group.create_task(self._beat(), name="worker-beat"),
-                    group.create_task(self._note(), name="worker-note"),
+                    group.create_task(self._noter.run(), name="worker-note"),
                 ]
                 await stopping.wait()
                 self._draining = True
@@ -199,14 +201,19 @@ class Runner:
         backoff = self._backoff()
         while not stopping.is_set():
             try:
-                # While a report wants leases, an answer with some may be on its way.
-                await self._gateway.register(self.info, None if self._wanted else self.beats())
+                # While a report wants leases, an answer with some may be on its way; and none may want any meanwhile.
+                held = None if self._wanted else self.beats()
+                self._registering = True
+                if not await unless(stopping, self._gateway.register(self.info, held)):
+                    return False
             except Unavailable as error:
                 self._unavailable("register", error)
                 await pause(stopping, backoff.next_us())
             else:
                 self._available()
                 return True
+            finally:
+                self._registering = False
         return False
 
     def _unavailable(self, verb: str, error: Exception) -> None:
@@ -307,16 +314,8 @@ class Runner:
         lease = attempt.lease
         result: Result | None = None
         try:
-            gate = self._gate(lease.name)
-            if gate is not None and gate.busy(lease.task_id):
-                attempt.gated = True
-                if lease.task_id not in self._gated:  # it may come again and again
-                    self._gated.add(lease.task_id)
-                    log.info("attempt_waits_for_earlier_one", task_id=lease.task_id)
-                await gate.until_free(lease.task_id)
-            attempt.gated = False
-            self._gated.discard(lease.task_id)
-            result = await self._executor(lease.name).execute(lease)
+            await self._pass_gate(attempt)
+            result = await self._execute(lease)
         except asyncio.CancelledError:
             if attempt.stop is None:
                 raise  # the runner itself is being ended
@@ -350,6 +349,35 @@ class Runner:
             self._give_back(attempt)
         else:
             self._forget(attempt)
+
+    async def _pass_gate(self, attempt: Attempt) -> None:
+        """Wait until no earlier attempt's work runs here any more."""
+        attempt.begun = True
+        if attempt.stop is not None:
+            raise asyncio.CancelledError  # it was stopped before that, and not cancelled
+        lease = attempt.lease
+        gate = self._gate(lease.name)
+        if gate is not None and gate.busy(lease.task_id):
+            attempt.gated = True
+            if lease.task_id not in self._gated:  # it may come again and again
+                self._gated.add(lease.task_id)
+                log.info("attempt_waits_for_earlier_one", task_id=lease.task_id)
+            await gate.until_free(lease.task_id)
+        attempt.gated = False
+        self._gated.discard(lease.task_id)
+
+    async def _execute(self, lease: Lease) -> Result:
+        """Raises what the executor does. By CancelledError libraries also say that a thing of theirs was closed: taken
+        for our own, it would leave an attempt that is held for ever and never reported.
+        """
+        try:
+            return await self._executor(lease.name).execute(lease)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None
+            if task.cancelling():
+                raise
+            raise RuntimeError("it was cancelled, and not by this worker") from None
 
     def _executor(self, name: str) -> Executor:
         return self._executors[name if name in self._executors else ""]
@@ -386,7 +414,8 @@ class Runner:
             return
         attempt.stop = why
         if attempt.job is not None:
-            attempt.job.cancel()
+            if attempt.begun:  # else it sees that itself
+                attempt.job.cancel()
         elif why is Stop.RELEASE:
             self._give_back(attempt)
         else:
@@ -485,36 +514,6 @@ class Runner:
         gate = self._gate(lease.name)
         return gate is not None and gate.take_beat(lease.task_id)
 
-    # -- notes -----------------------------------------------------------------------------------------------------
-
-    def _wake_noter(self) -> None:
-        """Something gathers in the notebook. Called in any thread."""
-        try:
-            self._loop.call_soon_threadsafe(self._notes_there.set)
-        except RuntimeError:
-            return  # the loop is closed: nobody hands in any more
-
-    async def _note(self) -> None:
-        """Hand in notes, as long as there are some."""
-        while True:
-            await self._notes_there.wait()
-            await asyncio.sleep(_NOTE_S)
-            self._notes_there.clear()
-            await self._hand_in_notes()
-
-    async def _hand_in_notes(self) -> None:
-        """All that has gathered; what the gateway does not take stays in the notebook."""
-        while notes := self._notebook.take():
-            try:
-                await self._gateway.note(self.info.id, notes)
-            except BaseException as error:
-                self._notebook.put_back(notes)
-                self._notes_there.set()
-                if not isinstance(error, Unavailable):
-                    raise
-                self._unavailable("note", error)
-                return
-
     # -- reporting -------------------------------------------------------------------------------------------------
 
     async def _report(self) -> None:
@@ -524,10 +523,7 @@ class Runner:
             await self._report_now.wait()
             self._report_now.clear()
             while self._finished or self._returning or self._lost:
-                if self._notebook.has_notes:
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(_NOTES_S):
-                            await self._hand_in_notes()
+                await self._noter.flush()
                 try:
                     if self._finished:
                         await self._report_batch()
@@ -545,7 +541,7 @@ class Runner:
     async def _report_batch(self) -> None:
         batch = self._finished[:REPORT_MAX]
         reports = [attempt.report() for attempt in batch]
-        want = 0 if self._draining else max(0, self._free() + len(batch))
+        want = 0 if self._draining or self._registering else max(0, self._free() + len(batch))
         self._wanted = want
         sent = self._alarms.time()
         try:

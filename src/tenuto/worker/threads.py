@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from tenuto.ports.gateway import Failed
 from tenuto.worker.calls import Call, run_function
 
 
@@ -35,7 +36,24 @@ class Threads:
                 return
             self._started += 1
             number = self._started
-        threading.Thread(target=self._work, name=f"tenuto-task-{number}", daemon=True).start()
+        thread = threading.Thread(target=self._work, name=f"tenuto-task-{number}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._do_without(str(error))
+
+    def _do_without(self, why: str) -> None:
+        """There are no more threads just now: those of ours take what waits. If we have none, nobody would, ever."""
+        with self._lock:
+            self._started -= 1
+            if self._started:
+                return
+        while not self._queue.empty():
+            call = self._queue.get()
+            if call is not None:
+                call.result = Failed(code="internal", message=f"no thread can be started: {why}")
+                call.ended = True
+                self._finish(call)
 
     def close(self) -> None:
         """End the threads as they become free. Waits for none."""
@@ -48,6 +66,9 @@ class Threads:
                 call.ended = True
             else:
                 contextvars.copy_context().run(run_function, call)
-            with self._lock:
-                self._unfinished -= 1
-            self._ended(call)
+            self._finish(call)
+
+    def _finish(self, call: Call) -> None:
+        with self._lock:
+            self._unfinished -= 1
+        self._ended(call)

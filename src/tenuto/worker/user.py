@@ -89,12 +89,16 @@ class UserExecutor:
             self._deliver()  # its end was told to others in its thread, and they have been quicker
         call = Call(lease, task, self._contexts(lease, self._notebook), over)
         self._live.begin(lease.task_id, call)
-        if task.process:
-            self._children.submit(call)
-        elif task.is_async:
-            self._coroutines.send(call)
-        else:
-            self._threads.submit(call)
+        try:
+            if task.process:
+                self._children.submit(call)
+            elif task.is_async:
+                self._coroutines.send(call)
+            else:
+                self._threads.submit(call)
+        except RuntimeError as error:  # there are no more threads just now
+            self._live.end(lease.task_id)
+            return Failed(code="internal", message=f"no thread can be started: {error}")
         return call
 
     def stop(self, call: Call) -> None:

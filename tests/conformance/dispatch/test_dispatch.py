@@ -172,7 +172,7 @@ async def queued(stage: Stage, count: int) -> None:
 
 
 async def until_published(stage: Stage, count: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while await published(stage) < count:  # noqa: ASYNC110 - seen from outside only
             await asyncio.sleep(0.02)
 

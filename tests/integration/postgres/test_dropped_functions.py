@@ -72,7 +72,7 @@ async def count(engine: PostgresEngine) -> int:
 
 
 async def until(seen: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             if seen():
                 return
@@ -100,7 +100,7 @@ async def test_a_commit_without_its_function_goes_the_long_way_and_they_are_made
     await drop(engine, which)
 
     await commit(store, a_change(run, 1))
-    assert engine.routines is not called
+    assert said("functions_gone") == 1  # they may be back by now
     await until_called(engine, called)
     await commit(store, a_change(run, 2))
 
@@ -189,7 +189,7 @@ async def test_an_engine_that_is_closed_meanwhile_leaves_nothing_behind(
     await drop(engine)
     await commit(store, a_change(run, 1))
     await asyncio.sleep(after_s)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):  # shorter than a try to make them, of which it is rid
         await engine.close()
     await engine.close()
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "postgres-functions"]

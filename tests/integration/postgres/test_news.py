@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -33,8 +33,8 @@ class Ear:
         self.heard.append(topics)
         self._new.set()
 
-    async def wait(self, topics: frozenset[Topic], seconds: float = 5.0) -> None:
-        """Until this is among what was heard; what was heard up to it is forgotten."""
+    async def wait(self, topics: frozenset[Topic], seconds: float = 60.0) -> None:
+        """Until this is among what was heard; what was heard up to it is forgotten. `seconds`: a limit on hangs."""
         async with asyncio.timeout(seconds):
             while topics not in self.heard:
                 self._new.clear()
@@ -42,9 +42,18 @@ class Ear:
         del self.heard[: self.heard.index(topics) + 1]
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for what has no event of its own."""
+    async with asyncio.timeout(60):
+        while not holds():  # noqa: ASYNC110 - it is seen from outside only
+            await asyncio.sleep(0.01)
+
+
 @asynccontextmanager
-async def running(url: str, channel: str | None = None) -> AsyncIterator[tuple[PostgresNews, Ear]]:
-    news = PostgresNews(read_address(url), name="tests", draw=lambda: 0.5, channel=channel)
+async def running(
+    url: str, channel: str | None = None, *, name: str = "tests"
+) -> AsyncIterator[tuple[PostgresNews, Ear]]:
+    news = PostgresNews(read_address(url), name=name, draw=lambda: 0.5, channel=channel)
     ear, stopping = Ear(), asyncio.Event()
     news.listen(ear)
     async with asyncio.TaskGroup() as group:
@@ -70,13 +79,16 @@ async def test_E1_a_thousand_words_are_a_few_messages(shelved: ShelvedDatabase) 
     async with running(shelved.url) as (one, own), running(shelved.url) as (_, other):
         await own.wait(EVERYTHING)
         await other.wait(EVERYTHING)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         for n in range(1_000):
             one.tell(Topic.READY if n % 2 else Topic.DUE)
             if n % 100 == 0:
                 await asyncio.sleep(0.01)
         await other.wait(frozenset({Topic.READY, Topic.DUE}))
         await asyncio.sleep(2 * module.GAP_US / 1_000_000)
-        assert one.sent <= 4
+        # One at once and then one a gap: however long the machine took for the thousand, 10 without the gaps.
+        assert one.sent <= 1 + (loop.time() - began) * 1_000_000 / module.GAP_US
 
 
 async def test_E2_after_a_lost_connection_everything_is_said(
@@ -103,6 +115,9 @@ async def test_E2_a_word_between_the_servers_farewell_and_its_end_costs_the_conn
     async with running(through.url(shelved.url)) as (news, ear):
         await ear.wait(EVERYTHING)
         news.tell(Topic.READY)
+        await until(
+            lambda: news.sent == 1
+        )  # else its answer is the farewell, and it hangs up by itself
         held = through.hold_ends()
         await asyncio.to_thread(shelved.server.execute, _END_LISTENERS)
         assert await asyncio.to_thread(held.wait, 10)
@@ -134,24 +149,27 @@ async def test_E2_a_bug_of_whoever_hears_ends_no_server(
 async def test_E3_a_connection_that_died_unseen_is_noticed(
     shelved: ShelvedDatabase, proxy: Callable[[str], Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PING_S", 0.2)
     through = proxy(shelved.url)
-    async with running(through.url(shelved.url)) as (_, ear):
+    async with running(through.url(shelved.url)) as (news, ear):
         await ear.wait(EVERYTHING)
         through.black_hole()
-        await asyncio.sleep(0.5)
+        with monkeypatch.context() as patch:  # while nothing answers: to listen may take longer
+            patch.setattr(module, "PING_S", 0.2)
+            news._awake.set()  # it waits so long from here on
+            await until(lambda: not news.listening)
         through.heal()
-        await ear.wait(EVERYTHING, 10)
+        await ear.wait(EVERYTHING)
 
 
 async def test_E5_the_listener_is_in_no_transaction(shelved: ShelvedDatabase) -> None:
-    async with running(shelved.url) as (one, ear):
+    # A name of its own: connections of other tests may be there for a moment longer than their tests.
+    async with running(shelved.url, name="tests E5") as (one, ear):
         await ear.wait(EVERYTHING)
         one.tell(Topic.DUE)
-        await asyncio.sleep(0.1)
+        await until(lambda: one.sent == 1)
         async with opening.linked(shelved.address, name="tests") as link:
             states = await link.raw.fetch(
-                "SELECT state, xact_start FROM pg_stat_activity WHERE application_name = 'tests news'"
+                "SELECT state, xact_start FROM pg_stat_activity WHERE application_name = 'tests E5 news'"
             )
     assert [tuple(each) for each in states] == [("idle", None)]
 
@@ -178,5 +196,7 @@ async def test_D14_through_a_pooler_it_says_that_it_hears_nothing(
 
 
 @pytest.fixture
-def bouncer(shelved: ShelvedDatabase) -> PgBouncer:
-    return start_pgbouncer(shelved.server)
+def bouncer(shelved: ShelvedDatabase) -> Iterator[PgBouncer]:
+    made = start_pgbouncer(shelved.server)
+    yield made
+    made.close()

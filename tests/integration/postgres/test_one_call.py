@@ -32,6 +32,7 @@ from tests.support.store import (
 from tenuto.adapters.postgres import engine as module
 from tenuto.adapters.postgres import opening
 from tenuto.adapters.postgres.address import read_address
+from tenuto.adapters.postgres.connecting import Link
 from tenuto.adapters.postgres.engine import PostgresEngine
 from tenuto.adapters.postgres.routines import AT_ONCE, Routines
 from tenuto.adapters.postgres.shared import open_shared
@@ -232,10 +233,12 @@ async def test_rivals_within_one_commit_go_the_long_way_at_once(
 
 
 async def test_a_row_that_another_is_about_to_write_is_waited_for(
-    store: SqlStore, shelved: ShelvedDatabase, journeys: Journeys
+    store: SqlStore, engine: PostgresEngine, shelved: ShelvedDatabase, journeys: Journeys
 ) -> None:
     """The unique key ends the call; the next one sees it (D16)."""
     run = new_run_id()
+    [link] = engine._links
+    await link.raw.execute("SET lock_timeout = 0")  # else a pause of the machine is one try more
     async with opening.linked(shelved.address, name="other") as other:
         text = (
             "INSERT INTO run_keys (namespace, workflow, key, run_id)"
@@ -245,13 +248,21 @@ async def test_a_row_that_another_is_about_to_write_is_waited_for(
         committing = asyncio.create_task(
             store.commit([a_start(run, key="crossed")], lease_us=LEASE_US)
         )
-        await asyncio.sleep(0.1)
+        await until_waited_for(other)
         assert not committing.done()
         journeys.taken()
         await other.raw.execute("COMMIT")
         done = await committing
     assert done.taken == {run: "other"}
     assert journeys.taken() == ["COMMIT", "call", "BEGIN", "other", "COMMIT"]
+
+
+async def until_waited_for(link: Link) -> None:
+    """Until somebody waits for what this transaction has written."""
+    blocked = "SELECT count(*) FROM pg_locks WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+    async with asyncio.timeout(60):
+        while not await link.raw.fetchval(blocked):  # noqa: ASYNC110 - seen from outside only
+            await asyncio.sleep(0.01)
 
 
 # -- accidents ----------------------------------------------------------------------------------------------------
@@ -274,7 +285,7 @@ async def opened(
 
 async def eventually(store: SqlStore, run: RunId) -> int:
     """Its seq once it can be read; 0 without the run."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while True:
             try:
                 return await seq_of(store, run)

@@ -272,16 +272,19 @@ async def test_D12_a_grant_counts_from_after_the_wait_for_locks(
     await commit(store, a_start(run, a_task()))
     [granted] = await store.grant(a_request("l1", runs=(run,)))
 
+    locked = asyncio.Event()
+
     async def slow() -> None:
         def job():  # type: ignore[no-untyped-def]
             yield (("SELECT 1 FROM tasks WHERE run_id = $1 FOR UPDATE", (run,)),)
+            locked.set()
             yield (("SELECT pg_sleep(0.3)", ()),)
 
         await engine.write(job)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(slow())
-        await asyncio.sleep(0.1)
+        await locked.wait()
         await store.heartbeat(WORKER, [a_beat(run, "l1")], IDLE, lease_us=LEASE_US)
     loaded = await store.load(LoadRequest(tasks=((run, Place("a")),)))
     lease = loaded.tasks[run, Place("a")][1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -111,7 +112,7 @@ class Again(MemoryGateway):
 
 
 async def test_what_kills_its_process_again_and_again_takes_no_other_task_with_it_so_often(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """B17: a task that lost five processes is dead, so nobody else may lose as many by it."""
     app = app_of(
@@ -132,12 +133,13 @@ def slow() -> int:
     async with a_staff(app, count=2, gateway=gateway):
         others = [gateway.offer("slow") for _ in range(6)]
         poison = gateway.offer("poison")
-        begun = monotonic()
         await gateway.until(lambda: gateway.losses.count(poison.task_id) == 5)
         await gateway.until(lambda: len(gateway.results) == len(others))
 
         assert max(gateway.losses.count(each.task_id) for each in others) < 4
-        assert monotonic() - begun < 20, "who dies by its work comes back soon"
+    pauses = [float(each) for each in re.findall(r"next_in='?([\d.]+)s", caplog.text)]
+    assert len(pauses) >= 4
+    assert max(pauses) <= 2, "who dies by its work comes back soon"
 
 
 async def test_work_is_spread_over_the_processes() -> None:
@@ -150,12 +152,12 @@ async def test_work_is_spread_over_the_processes() -> None:
 
 async def test_code_that_holds_the_interpreter_delays_no_heartbeat(fifo: Path) -> None:
     """Catalogue B10."""
-    async with a_staff(STAFF_APP, count=1, lease_us=900_000) as staff:
+    async with a_staff(STAFF_APP, count=1, lease_us=3_000_000) as staff:
         gateway = staff.gateway
         lease = gateway.offer("holds_the_interpreter", {"fifo": str(fifo)})
         await heard(fifo)
         count = len(gateway.beats)
-        await gateway.until(lambda: len(gateway.beats) >= count + 5)
+        await gateway.until(lambda: len(gateway.beats) >= count + 3)
 
         assert lease.lease_id in {beat.lease_id for beat in gateway.beats[-1]}
         os.kill(staff.processes.pids[0], signal.SIGKILL)

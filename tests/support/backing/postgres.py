@@ -303,6 +303,8 @@ class _Server:
         self._kept = None
         if not all(ended(pid, 5) for pid in backends):
             kill_all(backends)
+            for pid in backends:
+                ended(pid, 10)  # none is let near the data beside them
 
     def signal_all(self, number: signal.Signals) -> None:
         """One signal to the postmaster, then to its children."""

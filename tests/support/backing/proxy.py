@@ -16,6 +16,8 @@ from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
+from tests.support.backing.ports import free_port
+
 CHUNK = 65_536
 LINGER = b"\x01\x00\x00\x00\x00\x00\x00\x00"  # on, 0 s: closing sends RST
 COMMIT = b"COMMIT"
@@ -52,11 +54,20 @@ class Proxy:
     # --- life ---
 
     def start(self) -> Self:
-        """Listen on a free port of the loopback."""
+        """Listen on a free port of the loopback; nobody else gets it while `refuse` lasts."""
         for event in (*self._flowing.values(), self._ending):
             event.set()
         self._thread.start()
-        self._call(self._listen())
+        for left in (2, 1, 0):
+            self.port = free_port()
+            try:
+                self._call(self._listen())
+            except OSError:  # somebody was quicker
+                if left == 0:
+                    self.close()
+                    raise
+            else:
+                break
         return self
 
     def close(self) -> None:
@@ -158,7 +169,6 @@ class Proxy:
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def _unlisten(self) -> None:
         if self._server is not None:

@@ -127,7 +127,11 @@ async def _conduct(campaign: Campaign, cluster: Cluster, say: Callable[[str], No
             break
         await asyncio.sleep(0.1)
     settled_s = time.monotonic() - healed
-    await asyncio.sleep(1)  # what a run's end still clears away
+    await asyncio.sleep(1)  # what comes late comes now
+    while not await asyncio.to_thread(_is_cleared, cluster):
+        if time.monotonic() - healed > campaign.quiet_s:
+            break  # the auditor says what is left
+        await asyncio.sleep(0.1)
     facts = await audit.gather(
         cluster.dsn,
         cluster.journal,
@@ -155,6 +159,13 @@ def _is_over(cluster: Cluster, runs: int) -> bool:
         "SELECT count(*) FILTER (WHERE parent IS NULL), count(*) FILTER (WHERE ended_at IS NULL) FROM runs"
     )
     return bool(top == runs and open_ones == 0)
+
+
+def _is_cleared(cluster: Cluster) -> bool:
+    """Whether all is gone that a run's end clears away, which takes a moment longer than the end."""
+    counts = [f"(SELECT count(*) FROM {table})" for table in audit.LEFT]
+    leased = "(SELECT count(*) FROM tasks WHERE lease_id IS NOT NULL)"
+    return cluster.value(f"SELECT {' + '.join([*counts, leased])}") == 0
 
 
 def _stuck(cluster: Cluster) -> list[str]:

@@ -86,12 +86,19 @@ def test_an_engine_that_is_told_to_stop_while_it_starts_stops(
 def test_an_interrupt_while_an_engine_starts_ends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    main, told = threading.get_ident(), threading.Event()
+    main, seen, told = threading.get_ident(), threading.Event(), threading.Event()
+
+    def interrupt(*_: object) -> None:
+        # The first one alone: another may have been on its way, and would interrupt the stopping.
+        if not seen.is_set():
+            seen.set()
+            raise KeyboardInterrupt
 
     def during() -> None:
         # One that comes just before the main thread begins to wait is not seen until another wakes it.
-        while not told.wait(0.2):
+        while not seen.wait(0.05):
             signal.pthread_kill(main, signal.SIGINT)
+        told.wait()
 
     monkeypatch.setattr(engines, "open_engine", Opening(during))
     engine = Engine(tmp_path / "t.db", registry=Registry())
@@ -102,8 +109,12 @@ def test_an_interrupt_while_an_engine_starts_ends_it(
         stop(**options)
 
     monkeypatch.setattr(engine, "stop", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        engine.start()
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            engine.start()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
     monkeypatch.undo()
     again = Engine(tmp_path / "t.db")

@@ -6,14 +6,15 @@ import os
 import socket
 
 import pytest
+from tests.support.backing.ports import free_port
 
 from tenuto.app.listening import bind, holder_of, next_free
 from tenuto.model.errors import Conflict
 
 
 def test_a_taken_port_says_by_whom_and_which_one_is_free() -> None:
-    with bind(0) as first:
-        port = first.getsockname()[1]
+    port = free_port()  # and the next one is nobody's
+    with bind(port):
         with pytest.raises(Conflict) as caught:
             bind(port)
 
@@ -25,8 +26,7 @@ def test_a_taken_port_says_by_whom_and_which_one_is_free() -> None:
 
 
 def test_a_port_that_nobody_has_has_no_holder() -> None:
-    with bind(0) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
 
     assert holder_of(port) is None
     assert next_free(port) == port

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 from pathlib import Path
@@ -50,6 +51,23 @@ def test_a_folder_stays_as_long_as_one_process_has_its_lock(place: Path) -> None
 
     os.close(inherited)
     other.remove()
+
+
+def test_a_folder_is_nobodys_at_no_moment_of_its_making(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock, others = fcntl.flock, [True]
+
+    def at_the_same_time(handle: int, how: int) -> None:
+        if others and others.pop():
+            Scratch().remove()
+        flock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", at_the_same_time)
+    scratch = Scratch()
+
+    assert list(place.iterdir()) == [scratch.folder]
+    scratch.remove()
 
 
 def test_without_a_lock_only_an_old_folder_is_nobodys(place: Path) -> None:

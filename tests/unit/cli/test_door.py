@@ -136,6 +136,7 @@ def test_where_there_is_a_file_no_server_is_guessed(
 def test_where_there_is_no_file_a_tenuto_at_the_port_of_dev_is_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(door, "PROBE_S", 30.0)  # on a busy machine its first answer takes a while
     with serving() as server:
         monkeypatch.setenv("TENUTO_DEV__PORT", str(server.port))
 
@@ -310,7 +311,9 @@ def test_a_file_and_its_server_answer_the_same(served: Server) -> None:
         lambda source: source.get_workflow("echo"),
         lambda source: source.list_workers(),
     ):
-        assert ask(by_file, verb) == ask(by_server, verb)
+        before, answered = ask(by_file, verb), ask(by_server, verb)
+        # The worker may have been heard of meanwhile.
+        assert answered in (before, ask(by_file, verb))
 
 
 def test_where_the_server_of_an_engine_is_silent_its_file_is_read(served: Server) -> None:

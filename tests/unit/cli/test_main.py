@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tenuto.cli.main import run
@@ -61,3 +64,21 @@ def test_no_verb_in_a_list_of_them_is_cut(
 
     _usage, *lines = capsys.readouterr().out.splitlines()
     assert not [line for line in lines if line.endswith("...")]
+
+
+@pytest.mark.parametrize(
+    ("place", "code"),
+    [("main._is_gone", 130), ("main._leave_stderr", 130), ("main.sys.exit", 0)],
+)
+def test_ctrl_c_when_the_command_is_over_ends_it_without_a_traceback(place: str, code: int) -> None:
+    lines = (
+        "import os, signal",
+        "from tenuto.cli import main",
+        f"{place} = lambda *_: os.kill(os.getpid(), signal.SIGINT)",
+        "main.main(['version'])",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (code, "")

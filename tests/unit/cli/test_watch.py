@@ -65,13 +65,14 @@ async def test_who_waits_is_told_what_for_after_a_while(
     }
     late = {**early, "state": "success"}
 
-    def respond(_: Asked, before: int) -> bytes:
-        return answer(200, early if before == 0 else late)
+    def respond(asked: Asked, _: int) -> bytes:
+        # What is left after the telling is longer than one request waits.
+        return answer(200, late if asked.path.endswith("?timeout=25") else early)
 
-    for telling, state in ((True, "success"), (False, "running")):
+    for telling, left, state in ((True, 60.0, "success"), (False, 0.1, "running")):
         with scripted(respond) as site:
             async with Remote(site.url, patience_s=0) as remote:
-                found = await watch._end_of(remote, "r-1", 0.1, telling=telling)
+                found = await watch._end_of(remote, "r-1", left, telling=telling)
         assert found["state"] == state
 
     assert capsys.readouterr().err == "run 0000abcd: mail waits for a worker that has `mail`\n"

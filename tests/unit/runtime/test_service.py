@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tenuto.runtime.service import pause, serve
+from tenuto.runtime.service import pause, serve, unless
 
 
 class Recorder:
@@ -80,3 +80,27 @@ async def test_a_pause_ends_early_when_it_is_time_to_stop() -> None:
     assert await pause(stopping, 1) is True
     asyncio.get_running_loop().call_soon(stopping.set)
     assert await pause(stopping, 3_600_000_000) is False
+
+
+async def test_work_is_given_up_when_it_is_time_to_stop() -> None:
+    stopping, begun, given_up = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def endless() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.set()
+
+    async def failing() -> None:
+        raise ZeroDivisionError
+
+    assert await unless(stopping, asyncio.sleep(0))
+    with pytest.raises(ZeroDivisionError):
+        await unless(stopping, failing())
+    working = asyncio.create_task(unless(stopping, endless()))
+    await begun.wait()
+    stopping.set()
+
+    assert not await working
+    assert given_up.is_set()

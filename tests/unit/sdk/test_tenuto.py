@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tenuto import TaskError, Tenuto
+from tenuto.app.embedded import Engine
 from tenuto.model.errors import Conflict, InvalidDefinition, InvalidInput, NotFound
 from tenuto.ports.reads import RunFilter
 from tenuto.sdk.failures import RunFailed
@@ -545,10 +546,16 @@ def test_the_setting_drain_says_how_long_closing_waits(
         begun.set()
         await asyncio.Event().wait()
 
+    told: list[float] = []
+    stop = Engine.stop
+
+    def stopped(engine: Engine, *, grace_s: float = 10.0) -> None:
+        told.append(grace_s)
+        stop(engine, grace_s=grace_s)
+
+    monkeypatch.setattr(Engine, "stop", stopped)
     app.enqueue(endless)
     assert begun.wait(60)
-    closing = threading.Thread(target=app.close)
-    closing.start()
-    closing.join(8)
+    app.close()
 
-    assert not closing.is_alive(), "ten seconds are the default"
+    assert told == [0.0], "ten seconds are the default"

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +18,7 @@ import pytest
 from tests.support import process_tasks as tasks
 from tests.support.process_tasks import heard, is_alive, is_buried, until_dead
 from tests.support.worker import Crew, a_crew, turns_until
+from tests.unit.worker.expiring import LONG_US, run_out
 
 from tenuto.ports.gateway import Lease, NoteKind, Success
 from tenuto.worker import children
@@ -211,9 +212,9 @@ async def test_whatever_a_function_does_it_ends_with_its_time_and_so_does_what_i
         "pid": tasks.pid_of,
     }
     async with a_crew(functions, process=True, processes=1) as crew:
-        await crew.gateway.output(crew.gateway.offer("pid"))  # or starting it would use up the time
-        first = crew.gateway.offer(name, {"fifo": str(fifo)}, place="n", attempt_us=400_000)
+        first = crew.gateway.offer(name, {"fifo": str(fifo)}, place="n", attempt_us=LONG_US)
         pids = await heard(fifo)
+        run_out(crew, first)
         failure = await crew.gateway.failure(first)
         second = crew.gateway.offer("pid", place="n", attempt=2)
         del crew.gateway.results[first.task_id]
@@ -242,7 +243,10 @@ async def test_the_next_attempt_waits_until_the_process_of_the_last_is_gone(
 
 
 @pytest.mark.parametrize("name", ["plain", "later"])
-async def test_a_function_may_clean_up_when_it_is_stopped(fifo: Path, name: str) -> None:
+async def test_a_function_may_clean_up_when_it_is_stopped(
+    fifo: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(children, "KILL_AFTER_S", 60.0)  # it may be slow, as long as it obeys
     functions = {"plain": tasks.cleans_up, "later": tasks.acleans_up}
     proof = fifo.with_name("proof")
     async with a_crew(functions, process=True) as crew:
@@ -275,20 +279,29 @@ async def test_a_call_that_was_cancelled_while_it_waited_for_a_process_never_run
 
 async def test_only_the_functions_own_heartbeats_are_told_to_the_gateway(fifo: Path) -> None:
     async with a_crew({"beats": tasks.beats, "stops": tasks.stops_itself}, process=True) as crew:
-        beating = crew.gateway.offer("beats", {"times": 20, "pause": 0.05}, heartbeat_us=300_000)
+        endless = {"times": 100_000, "pause": 0.05}
+        beating = crew.gateway.offer("beats", endless, heartbeat_us=300_000)
         silent = crew.gateway.offer("stops", {"fifo": str(fifo)}, heartbeat_us=300_000)
         [pid] = await heard(fifo)
         told = crew.gateway.beats
         await crew.gateway.until(
-            lambda: any(beat.lease_id == silent.lease_id and not beat.alive for beat in told[-1])
+            lambda: any(
+                beat.lease_id == silent.lease_id and not beat.alive
+                for beats in told[-1:]
+                for beat in beats
+            )
         )
         told.clear()
-        await crew.gateway.output(beating)
-        alive = {beat.lease_id for beats in told for beat in beats if beat.alive}
 
-        assert alive == {beating.lease_id}
-        crew.gateway.cancelled.add(silent.lease_id)
+        def alive() -> list[str]:
+            return [beat.lease_id for beats in told for beat in beats if beat.alive]
+
+        await crew.gateway.until(lambda: alive().count(beating.lease_id) >= 3)
+
+        assert set(alive()) == {beating.lease_id}
+        crew.gateway.cancelled |= {beating.lease_id, silent.lease_id}
         await crew.runner.beat()
+        await free(crew, beating)
         await free(crew, silent)
         assert not is_alive(pid)
 
@@ -421,6 +434,27 @@ async def test_after_a_fault_of_ours_attempts_fail_and_do_not_come_again_and_aga
         later = await crew.gateway.failure(crew.gateway.offer("pid"))
 
     assert [first.code, later.code] == ["internal", "internal"]
+
+
+async def test_a_child_that_dies_before_its_first_order_costs_one_attempt_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[int] = []
+
+    class Dying(children._Child):
+        def __init__(self, held: Sequence[int]) -> None:
+            super().__init__(held)
+            made.append(self.pid)
+            if len(made) == 1:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    monkeypatch.setattr(children, "_Child", Dying)
+    async with a_crew({"pid": tasks.pid_of}, process=True) as crew:
+        failure = await crew.gateway.failure(crew.gateway.offer("pid"))
+
+        assert failure.code == "process_died"
+        assert await crew.gateway.output(crew.gateway.offer("pid")) == made[1]
 
 
 async def test_a_death_that_somebody_else_has_waited_for_is_still_a_death(fifo: Path) -> None:

@@ -129,7 +129,29 @@ async def test_its_own_death_is_told() -> None:
     launched.kill()
 
     await launcher.close()
-    assert launched.returncode is None
+    assert (launched.pid, launched.returncode) == (0, -signal.SIGKILL)
+
+
+async def test_who_waits_for_an_end_is_told_when_the_launcher_dies(launcher: Launcher) -> None:
+    """Or a worker that has lost it waits for ever for the end of its language server."""
+    launched = started(launcher, "import time; time.sleep(60)")
+    while not launched.pid:  # noqa: ASYNC110  nobody announces it
+        await asyncio.sleep(0.01)
+    os.kill(launcher.pid, signal.SIGKILL)
+
+    assert await launched.wait() == -signal.SIGKILL
+    os.kill(launched.pid, signal.SIGKILL)  # it asked the kernel for nothing
+
+
+async def test_a_start_that_is_cancelled_leaves_no_process_behind(launcher: Launcher) -> None:
+    starting = asyncio.create_task(
+        spawn_piped(launcher, [sys.executable, "-c", "import sys; sys.stdin.read()"], (), ())
+    )
+    await asyncio.sleep(0)  # its pipes are being connected
+    [launched] = launcher._launched.values()
+    starting.cancel()
+
+    assert await launched.wait() == -signal.SIGKILL
 
 
 def test_a_command_line_finds_our_package_alone() -> None:

@@ -6,26 +6,10 @@ import json
 import threading
 
 import pytest
-from tests.support.gateway import RUN
+from tests.unit.worker.noted import a_lease
 
-from tenuto.model.ids import LeaseId, Place
-from tenuto.ports.gateway import Lease, NoteKind
+from tenuto.ports.gateway import NoteKind
 from tenuto.worker.notes import LINE_MAX, LINES_MAX, TEXT_MAX, Notebook
-
-
-def a_lease(number: int = 1) -> Lease:
-    return Lease(
-        run_id=RUN,
-        place=Place("ship"),
-        lease_id=LeaseId(f"l{number}"),
-        name="ship",
-        queue="default",
-        attempt=number,
-        input="{}",
-        lease_us=1,
-        attempt_us=None,
-        heartbeat_us=None,
-    )
 
 
 def all_of(notebook: Notebook) -> list[tuple[int, str]]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
+import time
 
 from tenuto.worker.relay import LINES, Relay, Tail
 
@@ -64,3 +67,36 @@ def test_several_pipes_share_a_thread() -> None:
 
 def test_one_that_was_never_used_is_closed_at_once() -> None:
     Relay().close(20.0)
+
+
+async def test_the_end_of_the_pipes_is_waited_for_however_late_it_is_read() -> None:
+    go = threading.Event()
+
+    def slow(_: int, data: bytes) -> None:
+        go.wait(20)
+
+    relay, tail = Relay(slow), Tail()
+    ours, theirs = os.pipe()
+    relay.add(ours, 1, tail)
+    os.write(theirs, b"last words")
+    os.close(theirs)
+    waiting = asyncio.create_task(tail.until_over(20.0))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    go.set()
+    await waiting
+    relay.close(20.0)
+
+    assert tail.lines() == ["last words"]
+
+
+async def test_pipes_that_somebody_holds_open_are_not_waited_for_for_ever() -> None:
+    relay, tail = Relay(lambda *_: None), Tail()
+    ours, theirs = os.pipe()
+    relay.add(ours, 1, tail)
+    begun = time.monotonic()
+    await tail.until_over(0.05)
+
+    assert time.monotonic() - begun >= 0.05
+    os.close(theirs)
+    relay.close(20.0)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 
+import pytest
+from tests.support import process_tasks
 from tests.support.worker import a_crew
 
 
@@ -37,6 +40,36 @@ async def test_threads_start_only_as_they_are_needed() -> None:
         names = {str(await crew.gateway.output(crew.gateway.offer("name"))) for _ in range(5)}
 
         assert names == {"tenuto-task-1"}
+
+
+async def atwo() -> int:
+    return 2
+
+
+@pytest.mark.parametrize(
+    ("function", "process"),
+    [(lambda: 2, False), (atwo, False), (process_tasks.pid_of, True)],
+    ids=["def", "async def", "process"],
+)
+async def test_a_machine_without_threads_costs_attempts_and_nothing_later(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[[], object], process: bool
+) -> None:
+    start, short = threading.Thread.start, True
+
+    def limited(thread: threading.Thread) -> None:
+        if short and thread.name.startswith("tenuto-"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    async with a_crew({"task": function}, process=process, threads=1) as crew:
+        lease = crew.gateway.offer("task")
+        failure = await crew.gateway.failure(lease)
+        short = False
+
+        assert (failure.code, failure.retryable) == ("internal", True)
+        assert not crew.user.busy(lease.task_id)
+        assert await crew.gateway.output(crew.gateway.offer("task"))
 
 
 async def test_a_call_that_was_cancelled_while_it_waited_for_a_thread_never_runs() -> None:

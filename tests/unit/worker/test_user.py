@@ -9,6 +9,7 @@ import threading
 
 import pytest
 from tests.support.worker import a_crew
+from tests.unit.worker.expiring import LONG_US, run_out
 
 from tenuto.ports.gateway import Success
 from tenuto.worker import runner
@@ -95,9 +96,10 @@ async def test_a_coroutine_that_cancels_itself_has_failed() -> None:
 
 
 async def test_a_coroutine_is_cancelled_at_its_timeout_and_may_clean_up() -> None:
-    cleaned = threading.Event()
+    begun, cleaned = threading.Event(), threading.Event()
 
     async def slow() -> None:
+        begun.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -105,19 +107,27 @@ async def test_a_coroutine_is_cancelled_at_its_timeout_and_may_clean_up() -> Non
             cleaned.set()
 
     async with a_crew({"slow": slow}) as crew:
-        failure = await crew.gateway.failure(crew.gateway.offer("slow", attempt_us=20_000))
+        lease = crew.gateway.offer("slow", attempt_us=LONG_US)
+        await asyncio.to_thread(begun.wait)
+        run_out(crew, lease)
+        failure = await crew.gateway.failure(lease)
         await asyncio.to_thread(cleaned.wait)
 
         assert failure.code == "timeout"
 
 
 async def test_a_function_sees_that_its_result_is_no_longer_wanted() -> None:
+    begun = threading.Event()
+
     def polite() -> None:
+        begun.set()
         while not current().cancelled:
             pass
 
     async with a_crew({"polite": polite}) as crew:
-        lease = crew.gateway.offer("polite", attempt_us=20_000)
+        lease = crew.gateway.offer("polite", attempt_us=LONG_US)
+        await asyncio.to_thread(begun.wait)
+        run_out(crew, lease)
         assert (await crew.gateway.failure(lease)).code == "timeout"
         await crew.user.until_free(lease.task_id)
 

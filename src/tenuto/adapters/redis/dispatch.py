@@ -221,6 +221,7 @@ class RedisDispatch:
     def _end(self, slot: Slot) -> None:
         reader, task = self._readers.pop(slot)
         reader.over = True
+        reader.hungry.set()  # nobody stirs it any more, if its cancellation is swallowed
         task.cancel()
 
     def _found(self, slot: Slot) -> None:

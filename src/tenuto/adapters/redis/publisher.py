@@ -507,13 +507,7 @@ class Publisher:
 
     async def _check(self, queue: str, *, at_once: bool) -> bool:
         """Compare published rows of a queue with its streams. True: there are more to compare."""
-        hints = await self._store.lapsed(
-            self._epoch,
-            queue,
-            older_us=OLDER_US if at_once else LAPSED_US,
-            limit=CHECK_MAX,
-            spaced=not at_once,
-        )
+        hints = await self._lapsed(queue, at_once=at_once)
         if not hints:
             return False
         present: set[tuple[RunId, Place]] = set()
@@ -523,11 +517,24 @@ class Publisher:
         lost = [hint for hint in hints if (hint.run_id, hint.place) not in present]
         await self._store.mark_published(here, self._epoch, age_us=0)
         if lost:
+            # What was granted since the rows were read has left the stream by right, and its row is gone too.
+            ready = {(h.run_id, h.place) for h in await self._lapsed(queue, at_once=at_once)}
+            lost = [hint for hint in lost if (hint.run_id, hint.place) in ready]
+        if lost:
             self._warn("hints_lost", queue=queue, count=len(lost), note="they are offered again")
             await self._store.unpublish(lost, self._epoch)
             self._stirred = True
             self._poll_at = 0.0
         return len(hints) >= CHECK_MAX
+
+    async def _lapsed(self, queue: str, *, at_once: bool) -> Sequence[Hint]:
+        return await self._store.lapsed(
+            self._epoch,
+            queue,
+            older_us=OLDER_US if at_once else LAPSED_US,
+            limit=CHECK_MAX,
+            spaced=not at_once,
+        )
 
     async def _present(self, stream: str) -> set[tuple[RunId, Place]]:
         found: set[tuple[RunId, Place]] = set()

@@ -182,8 +182,8 @@ class SqlStore(SqlReadyRows):
 
         return await self._engine.read(job)
 
-    async def pulse(self, runs: tuple[RunId, ...] | None) -> Pulse:
-        step: Step = (self._text["PULSE"], (_focus(runs),))
+    async def pulse(self, runs: tuple[RunId, ...] | None, *, after: int = 0) -> Pulse:
+        step: Step = (self._text["PULSE"], (_focus(runs), after))
 
         def job() -> Steps[Pulse]:
             row = yield (step,)

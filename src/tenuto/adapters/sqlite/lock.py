@@ -16,9 +16,11 @@ from pathlib import Path
 
 from tenuto.model.errors import Conflict, Unavailable
 
-_TRIES = 3
 _PAUSE_S = 0.02
-"""Who only asks for the holder has the lock for some microseconds; that is no engine."""
+_ASKERS_S = 5.0
+"""How long those are waited for who only ask for the holder: they share the lock for some microseconds, unless the
+machine stops them in between. An engine shares it with nobody, and is not waited for.
+"""
 
 
 _HELD: set[tuple[int, int]] = set()
@@ -171,14 +173,19 @@ def _identity(fd: int) -> tuple[int, int]:
 
 
 def _take(fd: int) -> None:
-    for _ in range(_TRIES - 1):
+    """Raises BlockingIOError: an engine has it."""
+    until = time.monotonic() + _ASKERS_S
+    while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(_PAUSE_S)
+            if time.monotonic() > until:
+                raise
         else:
             return
-    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # refused as long as an engine has it
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        time.sleep(_PAUSE_S)
 
 
 def _noted(fd: int) -> Holder:

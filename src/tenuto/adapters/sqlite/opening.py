@@ -6,6 +6,7 @@ Never overwrites a file that is not ours, and never turns a broken one into a ne
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,10 +19,14 @@ from tenuto.adapters.sql.migrate import (
     read_migrations,
 )
 from tenuto.adapters.sqlite.errors import BUSY_MS, translate
-from tenuto.model.errors import Conflict, NotFound, Unavailable
+from tenuto.adapters.sqlite.lock import holder
+from tenuto.model.errors import Conflict, NotFound, TenutoError, Unavailable
 
 MEMORY = ":memory:"
 VERSION_MIN = (3, 38, 0)
+MIGRATING_S = 10.0
+"""How long those who do not migrate wait for an engine that does."""
+_LOOK_S = 0.02
 _NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph"})
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
 
@@ -119,7 +124,23 @@ def migrate(connection: sqlite3.Connection, path: str, *, at: int) -> None:
 
 
 def check_schema(connection: sqlite3.Connection, path: str) -> None:
-    """For openings that do not migrate: the schema must be exactly this one. Raises Conflict, NotFound."""
+    """For openings that do not migrate: the schema must be exactly this one. Raises Conflict, NotFound.
+
+    An engine that has the file may be bringing it up just now: that is waited for.
+    """
+    until = time.monotonic() + MIGRATING_S
+    while True:
+        driven = _is_driven(path)  # first: it may end as soon as it is done
+        trouble = _trouble(connection, path)
+        if trouble is None:
+            return
+        if not driven or time.monotonic() > until:
+            raise trouble
+        time.sleep(_LOOK_S)
+
+
+def _trouble(connection: sqlite3.Connection, path: str) -> TenutoError | None:
+    """What an engine would mend. Raises Conflict where none of this release would."""
     known = read_migrations("tenuto.adapters.sqlite.migrations")
     try:
         _refuse_foreign(connection, path)
@@ -128,9 +149,17 @@ def check_schema(connection: sqlite3.Connection, path: str) -> None:
     except sqlite3.Error as error:
         raise translate(error, path) from error
     if not applied:
-        raise NotFound("database", path, "start an engine once: `tenuto run FILE` makes it")
+        return NotFound("database", path, "start an engine once: `tenuto run FILE` makes it")
     if due_migrations(known, applied, where=path):
-        raise Conflict(f"{path} has an older schema; start an engine on it once to bring it up")
+        return Conflict(f"{path} has an older schema; start an engine on it once to bring it up")
+    return None
+
+
+def _is_driven(path: str) -> bool:
+    try:
+        return path != MEMORY and holder(Path(path)) is not None
+    except Unavailable:
+        return False
 
 
 def require_file(path: str) -> None:

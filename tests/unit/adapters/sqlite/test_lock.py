@@ -6,11 +6,13 @@ import fcntl
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
-from threading import Timer
+from types import SimpleNamespace
 
 import pytest
 
+from tenuto.adapters.sqlite import lock as module
 from tenuto.adapters.sqlite.lock import FileLock, Holder, announce, holder, is_returning
 from tenuto.model.errors import Conflict, Unavailable
 
@@ -121,16 +123,37 @@ def test_where_there_is_no_lock_file_nothing_is_announced(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_somebody_who_only_asks_for_the_holder_keeps_no_engine_out(tmp_path: Path) -> None:
-    """An asker's lock is there for a moment: it goes while the engine waits for the second try."""
+@pytest.mark.parametrize("tries", [1, 50])
+def test_somebody_who_only_asks_for_the_holder_keeps_no_engine_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    """An asker's lock is there for a moment, or longer on a machine that stops it there: the engine waits."""
     database = tmp_path / "tenuto.db"
     asker = os.open(database.with_name("tenuto.db.lock"), os.O_RDONLY | os.O_CREAT, 0o644)
     fcntl.flock(asker, fcntl.LOCK_SH)
-    leaves = Timer(0.005, os.close, (asker,))
-    leaves.start()
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == tries:
+            os.close(asker)
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=pause, monotonic=time.monotonic))
 
     FileLock(database).release()
-    leaves.join()
+    assert len(pauses) == tries
+
+
+def test_an_engine_that_has_the_file_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = FileLock(tmp_path / "tenuto.db")
+    still = SimpleNamespace(sleep=lambda _: pytest.fail("it waits"), monotonic=time.monotonic)
+    monkeypatch.setattr(module, "time", still)
+
+    with pytest.raises(Conflict):
+        FileLock(tmp_path / "tenuto.db")
+    lock.release()
 
 
 def test_a_child_keeps_the_lock_that_it_inherited(tmp_path: Path) -> None:

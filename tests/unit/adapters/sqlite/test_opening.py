@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import pytest
 from tests.support.store import TurnedClock
@@ -16,6 +18,7 @@ from tenuto.adapters.sql.migrate import Migration, read_migrations
 from tenuto.adapters.sql.reads import SqlReads
 from tenuto.adapters.sqlite import opening
 from tenuto.adapters.sqlite.engine import SqliteEngine, open_engine, open_reader, open_sender
+from tenuto.adapters.sqlite.lock import FileLock
 from tenuto.adapters.sqlite.opening import network_filesystem
 from tenuto.model.errors import Conflict, InvariantViolated, NotFound, TenutoError, Unavailable
 
@@ -43,6 +46,42 @@ def test_opening_again_changes_nothing(tmp_path: Path) -> None:
     open_engine(path, TurnedClock()).shut()
 
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("open_", [open_sender, open_reader])
+def test_an_engine_that_is_bringing_the_file_up_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_: Open
+) -> None:
+    path = tmp_path / "tenuto.db"
+    lock = FileLock(path)
+    connection = opening.connect(str(path))
+    looks: list[float] = []
+
+    def go_on(seconds: float) -> None:
+        """The engine, which is slow."""
+        looks.append(seconds)
+        if len(looks) == 3:
+            opening.migrate(connection, str(path), at=1)
+
+    monkeypatch.setattr(opening, "time", SimpleNamespace(sleep=go_on, monotonic=time.monotonic))
+
+    open_(path, TurnedClock()).shut()
+
+    assert len(looks) == 3
+    connection.close()
+    lock.release()
+
+
+@pytest.mark.parametrize("open_", [open_sender, open_reader])
+def test_a_file_that_an_engine_left_unfinished_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_: Open
+) -> None:
+    opening.connect(str(tmp_path / "tenuto.db")).close()
+    still = SimpleNamespace(sleep=lambda _: pytest.fail("it waits"), monotonic=time.monotonic)
+    monkeypatch.setattr(opening, "time", still)
+
+    with pytest.raises(NotFound, match="no database"):
+        open_(tmp_path / "tenuto.db", TurnedClock())
 
 
 @pytest.mark.parametrize("open_", [open_sender, open_reader])

@@ -189,7 +189,7 @@ SELECT
   {now},
   (
     SELECT t.due_at FROM tasks AS t
-    WHERE t.due_at IS NOT NULL
+    WHERE t.due_at > CAST($2 AS BIGINT)
       AND (CAST($1 AS TEXT) IS NULL OR t.run_id IN (SELECT w.value FROM {texts_1} AS w))
       AND NOT EXISTS (
         SELECT 1 FROM run_states AS s
@@ -203,7 +203,7 @@ SELECT
     SELECT min(e.due_at) FROM (
       SELECT * FROM (
         SELECT t.due_at FROM timers AS t
-        WHERE t.kind <> 'drain'
+        WHERE t.due_at > CAST($2 AS BIGINT) AND t.kind <> 'drain'
           AND (CAST($1 AS TEXT) IS NULL OR t.run_id IN (SELECT w.value FROM {texts_1} AS w))
           AND NOT EXISTS (
             SELECT 1 FROM run_states AS s
@@ -223,6 +223,15 @@ SELECT
       )
       FROM timers AS t
       WHERE t.kind = 'drain'
+        AND (
+          CAST($2 AS BIGINT) = 0
+          OR EXISTS (
+            SELECT 1 FROM tasks AS k
+            WHERE k.run_id = t.run_id AND k.state = 'cancelled'
+              AND k.lease_until > CAST($2 AS BIGINT)
+            {apart}
+          )
+        )
         AND (CAST($1 AS TEXT) IS NULL OR t.run_id IN (SELECT w.value FROM {texts_1} AS w))
         AND NOT EXISTS (
           SELECT 1 FROM run_states AS s
