@@ -105,7 +105,6 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "worker/supervisor": PROCESSES,
     "worker/child": "tests/unit/worker/test_children.py, since it is a process of its own",
     "app/languages": "real servers and engines: tests/integration/test_code.py, test_code_kill.py",
-    "languages/client": "tests/unit/languages/test_server.py, and by every code node",
     "languages/cpython": "tests/integration/test_code.py, with real processes",
     "languages/cpython_child": "tests/integration/test_code.py, inside its process",
     "languages/jail": "what it forbids is tried by tests/integration/test_code.py, test_code_kill.py",

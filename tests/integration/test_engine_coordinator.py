@@ -47,7 +47,7 @@ from tenuto.model.retry import Jitter, RetryPolicy
 from tenuto.ports.gateway import Beat, Lease, Load
 from tenuto.ports.gateway import Verdict as Answered
 from tenuto.ports.reads import Reads
-from tenuto.ports.store import Change, Committed, Due, Store
+from tenuto.ports.store import Change, Committed, Due, Pulse, Store
 
 ONCE = RetryPolicy(max_attempts=2, initial_us=1_000, jitter=Jitter.NONE)
 
@@ -492,6 +492,39 @@ async def test_what_comes_due_between_two_looks_of_one_round_is_seen_at_once(
         h.timers.hint(0)
 
         assert (await h.commands.wait(run_id)).state == "success"
+
+
+async def test_what_cannot_be_decided_costs_two_statements_a_poll(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A message for a run in quarantine, which may stand for days."""
+    asked: list[str] = []
+    often = asyncio.Event()
+    due, pulse = SqlStore.due, SqlStore.pulse
+
+    async def ask_due(self: SqlStore, *, limit: int, runs: tuple[RunId, ...] | None) -> Due:
+        asked.append("due")
+        if asked.count("due") == 10:
+            often.set()
+        return await due(self, limit=limit, runs=runs)
+
+    async def ask_pulse(self: SqlStore, runs: tuple[RunId, ...] | None, *, after: int = 0) -> Pulse:
+        asked.append("pulse")
+        return await pulse(self, runs, after=after)
+
+    async with house(sole=False) as h, asyncio.timeout(HANG_S):
+        [run_id] = await h.begin(WAITING)
+        await h.store.quarantine(run_id, "for a while")
+        await h.commands.send_event("e", "k", "1")
+        assert not (await h.store.due(limit=10, runs=None)).matches
+        await asyncio.sleep(0.1)
+        monkeypatch.setattr(SqlStore, "due", ask_due)
+        monkeypatch.setattr(SqlStore, "pulse", ask_pulse)
+        h.timers._poll_us = 20_000
+        h.timers.hint(0)
+        await often.wait()
+
+    assert asked.count("pulse") <= asked.count("due") + 1
 
 
 async def test_what_cannot_be_decided_yet_hides_no_timer() -> None:

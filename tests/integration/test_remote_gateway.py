@@ -189,6 +189,23 @@ async def test_a_refusal_that_meets_messages_on_their_way_does_not_end_the_worke
         assert gateway._connection is not first
 
 
+async def test_bytes_that_are_no_message_end_the_stream_and_no_worker() -> None:
+    async with a_server() as served, a_client(served.port) as gateway:
+        await gateway.register(a_worker())
+        first = gateway._connection
+        assert first is not None
+
+        async def unreadable() -> None:
+            return None
+
+        first._call.read = unreadable
+        await gateway.heartbeat(ME, [], IDLE)  # whose answer is read before
+        await turn_until(lambda: "no message of this protocol" in str(gateway._trouble))
+        await turn_until(lambda: gateway.server is not None)
+
+        assert gateway._connection is not first
+
+
 async def test_a_token_that_cannot_be_read_for_a_moment_ends_no_worker() -> None:
     """A file that is written anew is empty first. At the start it is a mistake, and told."""
     readable = True

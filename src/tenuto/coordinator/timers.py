@@ -91,14 +91,16 @@ class Timers:
         if not moved and expected_at > due.now and due.now < self._pulse_at:
             self._next_at = min(self._next_at, expected_at)
             return False
+        if not moved and _longest(due):  # asked for again then, without a look before it
+            self.hint(due.now + self._poll_us)
         await self._look(after=0 if moved else due.now)
         return False
 
     async def _look(self, *, after: int = 0) -> bool:
         """Read all moments anew. True: something is due.
 
-        `after`: what was due by this moment cannot be decided now (it is left to others, say), and is looked at again
-        at the next poll. What has become due since comes at once, and is not hidden behind it.
+        `after`: what was due by this moment cannot be decided now (it is left to others, say), and is asked for again
+        at the next poll. Tasks and timers that have become due since come at once, and are not hidden behind it.
         """
         pulse = await self._store.pulse(self._runs(), after=after)
         self._pulse_at = pulse.now + PULSE_US
@@ -107,8 +109,9 @@ class Timers:
                 self.coordinator.graphs.see_queue(queue)
             self.coordinator.seats.offer()
         next_at = min(_or_never(pulse.tasks_at), _or_never(pulse.timers_at))
-        if not self._sole and pulse.told_at is not None and pulse.told_at > after:
-            next_at = min(next_at, pulse.told_at)
+        if not self._sole and pulse.told_at is not None:
+            again_at = pulse.told_at if pulse.told_at > after else pulse.now + self._poll_us
+            next_at = min(next_at, again_at)
         self._next_at = min(self._next_at, next_at)
         return next_at <= pulse.now
 

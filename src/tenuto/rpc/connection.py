@@ -220,6 +220,8 @@ class Connection:
             if code is not grpc.StatusCode.OK:
                 raise _lost(code, details)
             return None
+        if message is None:  # gRPC's word for bytes that it cannot read
+            raise Lost("the server sent what is no message of this protocol")
         self.heard_at = self._loop.time()
         self._heard.set()
         field = message.WhichOneof("message")

@@ -67,6 +67,8 @@ async def unless(stopping: asyncio.Event, work: Coroutine[Any, Any, None]) -> bo
             task.cancel()
     if trouble is not None:
         raise trouble
+    if working.cancelled() and not stopping.is_set():
+        raise asyncio.CancelledError  # by the work itself
     return not working.cancelled()
 
 

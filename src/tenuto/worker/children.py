@@ -41,6 +41,7 @@ from tenuto.worker.launching import python
 from tenuto.worker.notes import Notebook
 from tenuto.worker.registry import UNTYPED
 from tenuto.worker.spawnable import address_of
+from tenuto.worker.threads import NoThread, start
 
 KILL_AFTER_S = 0.8
 """From asking a child to stop to killing it: less than the runner waits for work to unwind before it gives it back."""
@@ -129,14 +130,14 @@ class Children:
             self._wake()
 
     def _start_thread(self) -> None:
-        """Raises RuntimeError: there is none to be had."""
+        """Raises NoThread."""
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_r, False)
         os.set_blocking(self._wake_w, False)
         thread = threading.Thread(target=self._main, name="tenuto-children", daemon=True)
         try:
-            thread.start()
-        except RuntimeError:
+            start(thread)
+        except NoThread:
             os.close(self._wake_r)
             os.close(self._wake_w)
             self._wake_r = self._wake_w = -1

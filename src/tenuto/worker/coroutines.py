@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from tenuto.runtime.logging import get_logger
 from tenuto.worker.calls import Call, run_coroutine
+from tenuto.worker.threads import NoThread, start
 
 _JOIN_S = 1.0
 """How long closing waits for code that was asked to stop; what blocks longer is a daemon's."""
@@ -70,7 +71,7 @@ class UserLoop:
                     await self._gone.wait()
 
     def _begin(self) -> None:
-        """Start the loop, if it is ours, and the task on it that owns all calls. RuntimeError: there is no thread."""
+        """Start the loop, if it is ours, and the task on it that owns all calls. Raises NoThread."""
         if self._begun:
             return
         if self._loop is None:
@@ -82,8 +83,8 @@ class UserLoop:
                 daemon=True,
             )
             try:
-                thread.start()
-            except RuntimeError:
+                start(thread)
+            except NoThread:
                 loop.close()
                 raise
             self._loop, self._thread = loop, thread

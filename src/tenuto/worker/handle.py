@@ -99,6 +99,8 @@ class Handle:
         self._deaf = False
         self._loop.add_reader(self._socket, self._read)
         self.send(dict(plan.order) | {"do": "load"})
+        if self.returncode is not None:  # the launcher was lost, and says nothing more of it
+            self._loop.call_soon(self._end)
 
     @property
     def pid(self) -> int:

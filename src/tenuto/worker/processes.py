@@ -258,7 +258,7 @@ class Processes:
             await self._replace(number, backoff)
 
     async def _tell_death(self, handle: Handle, status: int, pause_us: int) -> None:
-        await handle.tail.until_over(_WORDS_S)
+        await handle.tail.until_over(_WORDS_S, hurried=lambda: self._closing)
         log.warning(
             "task_process_died",
             pid=handle.pid,

@@ -23,7 +23,8 @@ _LOOK_S = 0.01
 class Tail:
     """The last lines that a process has printed, on stdout and stderr alike. Written by one thread, read by any.
 
-    `pipes`: how many of its are still read; the relay's to change.
+    Attributes:
+        pipes: how many of them are still read; for the relay to change.
     """
 
     def __init__(self) -> None:
@@ -34,10 +35,12 @@ class Tail:
         """A copy of them, the oldest first."""
         return list(self._lines)
 
-    async def until_over(self, within_s: float) -> None:
-        """Wait for the end of its pipes, which somebody whom it started may hold open."""
+    async def until_over(
+        self, within_s: float, hurried: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Wait for the end of its pipes, which somebody whom it started may hold open; not once one is `hurried`."""
         until = monotonic() + within_s
-        while self.pipes and monotonic() < until:  # noqa: ASYNC110 - another thread's
+        while self.pipes and monotonic() < until and not hurried():  # noqa: ASYNC110 - another thread's
             await asyncio.sleep(_LOOK_S)
 
     def add(self, text: bytes) -> None:
@@ -63,11 +66,13 @@ class Relay:
         with self._lock:
             tail.pipes += 1
             self._new.append((handle, target, tail))
-            if self._thread is None:
+            if self._wake < 0:
                 self._woken, self._wake = os.pipe()
                 os.set_blocking(self._woken, False)
-                self._thread = threading.Thread(target=self._main, name="tenuto-relay", daemon=True)
-                self._thread.start()
+            if self._thread is None:
+                thread = threading.Thread(target=self._main, name="tenuto-relay", daemon=True)
+                thread.start()
+                self._thread = thread
             os.write(self._wake, b"\0")
 
     def close(self, within_s: float) -> None:

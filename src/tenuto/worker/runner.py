@@ -1,7 +1,7 @@
 """The worker's loop: lease, execute, heartbeat, report, drain. Knows the gateway port and executors, nothing of runs.
 
 Theory of operation. A worker holds leases; each is an `Attempt` from the answer that brought it until its result is
-acknowledged, or it is forgotten or released. Four things go on side by side:
+acknowledged, or it is forgotten or released. Five things go on side by side:
 
 * the poller asks for as many leases as slots are free; reports ask for more in the same breath (eager hand-out), and
   what either has asked for is reserved, so that answers never exceed the slots;
@@ -9,8 +9,8 @@ acknowledged, or it is forgotten or released. Four things go on side by side:
 * the reporter hands in all results that are there, in one call; while it is under way further results gather. A result
   is kept until the gateway has answered, however long that takes;
 * the beater extends all held leases in one call, three times in a lease's length;
-* the noter hands in what attempts say while they run, four times a second; a result waits until its attempt's notes
-  are handed in, but not for long: they are worth less than it is.
+* the noter (`noter`) hands in what attempts say while they run, four times a second; a result waits until its
+  attempt's notes are handed in, but not for long: they are worth less than it is.
 
 A lease ends on the monotonic clock of the loop, counted from before the request that granted or extended it was sent:
 so it ends here before it can end there, whatever the network did (fencing). Then the work is stopped and forgotten, and
@@ -354,6 +354,7 @@ class Runner:
         """Wait until no earlier attempt's work runs here any more."""
         attempt.begun = True
         if attempt.stop is not None:
+            attempt.gated = True  # nothing of it has begun
             raise asyncio.CancelledError  # it was stopped before that, and not cancelled
         lease = attempt.lease
         gate = self._gate(lease.name)
@@ -523,14 +524,15 @@ class Runner:
             await self._report_now.wait()
             self._report_now.clear()
             while self._finished or self._returning or self._lost:
-                await self._noter.flush()
                 try:
+                    if self._lost:  # at once: what it said last waits for nobody's next attempt
+                        await self._give_back_batch(self._lost, self._gateway.lose)
+                    if self._finished or self._returning:
+                        await self._noter.flush()
                     if self._finished:
                         await self._report_batch()
                     if self._returning:
                         await self._give_back_batch(self._returning, self._gateway.release)
-                    if self._lost:
-                        await self._give_back_batch(self._lost, self._gateway.lose)
                 except Unavailable as error:
                     self._unavailable("report", error)
                     await asyncio.sleep(backoff.next_us() / 1_000_000)

@@ -14,6 +14,18 @@ from tenuto.ports.gateway import Failed
 from tenuto.worker.calls import Call, run_function
 
 
+class NoThread(Exception):
+    """The machine, or a limit of it, has no thread left just now."""
+
+
+def start(thread: threading.Thread) -> None:
+    """Raises NoThread."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise NoThread(f"no thread can be started: {error}") from None
+
+
 class Threads:
     """Runs calls in the order of `submit`, at most `limit` at a time. Threads start as they are needed."""
 
@@ -38,8 +50,8 @@ class Threads:
             number = self._started
         thread = threading.Thread(target=self._work, name=f"tenuto-task-{number}", daemon=True)
         try:
-            thread.start()
-        except RuntimeError as error:
+            start(thread)
+        except NoThread as error:
             self._do_without(str(error))
 
     def _do_without(self, why: str) -> None:
@@ -51,7 +63,7 @@ class Threads:
         while not self._queue.empty():
             call = self._queue.get()
             if call is not None:
-                call.result = Failed(code="internal", message=f"no thread can be started: {why}")
+                call.result = Failed(code="internal", message=why)
                 call.ended = True
                 self._finish(call)
 

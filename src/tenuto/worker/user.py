@@ -23,7 +23,7 @@ from tenuto.worker.coroutines import UserLoop
 from tenuto.worker.live import Live, answer_of
 from tenuto.worker.notes import Notebook
 from tenuto.worker.registry import Registry
-from tenuto.worker.threads import Threads
+from tenuto.worker.threads import NoThread, Threads
 
 THREADS = 16
 """SEMANTICS D."""
@@ -96,9 +96,9 @@ class UserExecutor:
                 self._coroutines.send(call)
             else:
                 self._threads.submit(call)
-        except RuntimeError as error:  # there are no more threads just now
+        except NoThread as error:
             self._live.end(lease.task_id)
-            return Failed(code="internal", message=f"no thread can be started: {error}")
+            return Failed(code="internal", message=str(error))
         return call
 
     def stop(self, call: Call) -> None:

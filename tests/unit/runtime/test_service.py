@@ -95,9 +95,14 @@ async def test_work_is_given_up_when_it_is_time_to_stop() -> None:
     async def failing() -> None:
         raise ZeroDivisionError
 
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
     assert await unless(stopping, asyncio.sleep(0))
     with pytest.raises(ZeroDivisionError):
         await unless(stopping, failing())
+    with pytest.raises(asyncio.CancelledError):  # a library's own: nobody told it to stop
+        await unless(stopping, cancelled())
     working = asyncio.create_task(unless(stopping, endless()))
     await begun.wait()
     stopping.set()

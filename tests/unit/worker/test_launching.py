@@ -11,7 +11,9 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from tests.support.process_tasks import until_dead
 
+from tenuto.worker.handle import Broken, Handle, Plan
 from tenuto.worker.launching import Launched, Launcher, python, spawn_piped
+from tenuto.worker.relay import Relay
 
 
 @pytest.fixture
@@ -141,6 +143,30 @@ async def test_who_waits_for_an_end_is_told_when_the_launcher_dies(launcher: Lau
 
     assert await launched.wait() == -signal.SIGKILL
     os.kill(launched.pid, signal.SIGKILL)  # it asked the kernel for nothing
+
+
+async def test_a_task_process_begun_after_the_launchers_death_is_broken_and_not_waited_for(
+    launcher: Launcher,
+) -> None:
+    class Listener:
+        def __init__(self) -> None:
+            self.buried = asyncio.Event()
+
+        def hear(self, *_: object) -> None: ...
+
+        def bury(self, _: Handle) -> None:
+            self.buried.set()
+
+    lost, listener = asyncio.Event(), Listener()
+    launcher.on_lost = lost.set
+    os.kill(launcher.pid, signal.SIGKILL)
+    await lost.wait()
+    handle = Handle(launcher, Relay(), Plan(argv=python("pass"), order={}), listener)
+
+    async with asyncio.timeout(20):
+        with pytest.raises(Broken):
+            await handle.ready
+        await listener.buried.wait()
 
 
 async def test_a_start_that_is_cancelled_leaves_no_process_behind(launcher: Launcher) -> None:

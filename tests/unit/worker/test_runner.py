@@ -13,7 +13,7 @@ from tests.support.worker import a_crew, turns_until
 from tests.unit.worker.expiring import LONG_US, run_out
 
 from tenuto.app.core import LEASE_US
-from tenuto.model.ids import WorkerId
+from tenuto.model.ids import TaskId, WorkerId
 from tenuto.ports.gateway import (
     Answer,
     Beat,
@@ -26,7 +26,7 @@ from tenuto.ports.gateway import (
     Success,
     WorkerInfo,
 )
-from tenuto.worker import runner
+from tenuto.worker import noter, runner
 from tenuto.worker.attempts import ProcessLost
 from tenuto.worker.context import current
 
@@ -658,6 +658,37 @@ async def test_a_lost_process_is_told_at_once_and_again_until_it_is_heard() -> N
         await turns_until(lambda: crew.runner.held == 0)
 
 
+async def test_a_lost_process_is_told_before_notes_that_are_on_their_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its tasks run again within a second, whatever the gateway does with words."""
+
+    class Slow(MemoryGateway):
+        async def note(self, worker: WorkerId, notes: Sequence[Note]) -> None:
+            noting.set()
+            await go.wait()
+            await super().note(worker, notes)
+
+    class Dies(Held):
+        async def execute(self, lease: Lease) -> Result:
+            await super().execute(lease)
+            raise ProcessLost("gone")
+
+    monkeypatch.setattr(noter, "FLUSH_S", 600)
+    noting, go, dies = asyncio.Event(), asyncio.Event(), Dies()
+    async with a_crew(executors={"dies": dies}, gateway=Slow()) as crew:
+        lease = crew.gateway.offer("dies")
+        await dies.until(begun=1)
+        crew.runner._notebook.add(lease, NoteKind.LOG, "my last words")
+        await noting.wait()
+        dies.go.set()
+        async with asyncio.timeout(30):
+            await crew.gateway.until(lambda: crew.gateway.losses == [lease.task_id])
+        assert crew.gateway.notes == []
+        go.set()
+        await crew.gateway.until(lambda: crew.gateway.notes)
+
+
 async def test_a_hurried_drain_waits_no_longer() -> None:
     held = Held()
     async with a_crew(executors={"held": held}) as crew:
@@ -746,8 +777,24 @@ async def test_it_stops_at_once_also_while_nobody_answers_its_registering() -> N
             await crew.stop()
 
 
-async def test_work_that_is_stopped_before_its_first_step_is_given_back() -> None:
-    held = Held()
+class Busy(Held):
+    """Work of an earlier attempt never ends here."""
+
+    def busy(self, task_id: TaskId) -> bool:
+        return True
+
+    async def until_free(self, task_id: TaskId) -> None:
+        await asyncio.Event().wait()
+
+    def take_beat(self, task_id: TaskId) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("held", [Held, Busy])
+async def test_work_that_is_stopped_before_its_first_step_is_given_back(
+    held: type[Held],
+) -> None:
+    executor = held()
 
     class Signalled(MemoryGateway):
         async def lease(self, worker: WorkerId, free: int) -> Sequence[Lease]:
@@ -756,13 +803,13 @@ async def test_work_that_is_stopped_before_its_first_step_is_given_back() -> Non
             crew.stopping.set()
             return leases
 
-    async with a_crew(executors={"held": held}, gateway=Signalled()) as crew:
+    async with a_crew(executors={"held": executor}, gateway=Signalled()) as crew:
         lease = crew.gateway.offer("held")
         assert crew.running is not None
         await crew.running
 
         assert crew.gateway.released == [lease.task_id]
-        assert held.begun == []
+        assert executor.begun == []
 
 
 async def test_a_result_waits_for_notes_that_are_on_their_way() -> None:

@@ -24,8 +24,8 @@ from tenuto.model.errors import Conflict, NotFound, TenutoError, Unavailable
 
 MEMORY = ":memory:"
 VERSION_MIN = (3, 38, 0)
-MIGRATING_S = 10.0
-"""How long those who do not migrate wait for an engine that does."""
+MIGRATING_S = 2.0
+"""How long those who do not migrate wait for an engine that does, for each step of it."""
 _LOOK_S = 0.02
 _NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph"})
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
@@ -128,19 +128,29 @@ def check_schema(connection: sqlite3.Connection, path: str) -> None:
 
     An engine that has the file may be bringing it up just now: that is waited for.
     """
+    steps, trouble = _trouble(connection, path)
     until = time.monotonic() + MIGRATING_S
-    while True:
-        driven = _is_driven(path)  # first: it may end as soon as it is done
-        trouble = _trouble(connection, path)
+    while trouble is not None:
+        pid = _driven_by(path)
+        before, (steps, trouble) = steps, _trouble(connection, path)  # once more: it may have ended
         if trouble is None:
             return
-        if not driven or time.monotonic() > until:
+        if pid is None:
             raise trouble
+        if steps > before:
+            until = time.monotonic() + MIGRATING_S
+        elif time.monotonic() > until:
+            if isinstance(trouble, NotFound):
+                raise trouble
+            raise Conflict(
+                f"{path} is driven by an engine of an older release (pid {pid}): stop that one, and start"
+                " an engine of this release once"
+            )
         time.sleep(_LOOK_S)
 
 
-def _trouble(connection: sqlite3.Connection, path: str) -> TenutoError | None:
-    """What an engine would mend. Raises Conflict where none of this release would."""
+def _trouble(connection: sqlite3.Connection, path: str) -> tuple[int, TenutoError | None]:
+    """How many migrations are applied, and what an engine would mend. Raises Conflict: what none would."""
     known = read_migrations("tenuto.adapters.sqlite.migrations")
     try:
         _refuse_foreign(connection, path)
@@ -149,17 +159,18 @@ def _trouble(connection: sqlite3.Connection, path: str) -> TenutoError | None:
     except sqlite3.Error as error:
         raise translate(error, path) from error
     if not applied:
-        return NotFound("database", path, "start an engine once: `tenuto run FILE` makes it")
-    if due_migrations(known, applied, where=path):
-        return Conflict(f"{path} has an older schema; start an engine on it once to bring it up")
-    return None
+        return 0, NotFound("database", path, "start an engine once: `tenuto run FILE` makes it")
+    old = Conflict(f"{path} has an older schema; start an engine on it once to bring it up")
+    return len(applied), old if due_migrations(known, applied, where=path) else None
 
 
-def _is_driven(path: str) -> bool:
+def _driven_by(path: str) -> str | None:
+    """The process id of the engine that has a file; None: none has."""
     try:
-        return path != MEMORY and holder(Path(path)) is not None
+        found = None if path == MEMORY else holder(Path(path))
     except Unavailable:
-        return False
+        return None
+    return None if found is None else found.pid
 
 
 def require_file(path: str) -> None:

@@ -73,6 +73,29 @@ def test_an_engine_that_is_bringing_the_file_up_is_waited_for(
 
 
 @pytest.mark.parametrize("open_", [open_sender, open_reader])
+def test_an_engine_of_an_older_release_is_named_and_not_waited_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_: Open
+) -> None:
+    path = tmp_path / "tenuto.db"
+    engine = open_engine(path, TurnedClock())
+    known = read_migrations("tenuto.adapters.sqlite.migrations")
+    newer = (*known, Migration(len(known) + 1, "more", "CREATE TABLE more (id INTEGER)"))
+    monkeypatch.setattr(opening, "read_migrations", lambda _: newer)
+    now = [0.0]
+
+    def pass_by(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(opening, "time", SimpleNamespace(sleep=pass_by, monotonic=lambda: now[0]))
+
+    with pytest.raises(Conflict, match=rf"engine of an older release \(pid {os.getpid()}\): stop"):
+        open_(path, TurnedClock())
+
+    assert now[0] < 2 * opening.MIGRATING_S
+    engine.shut()
+
+
+@pytest.mark.parametrize("open_", [open_sender, open_reader])
 def test_a_file_that_an_engine_left_unfinished_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_: Open
 ) -> None:
