@@ -214,6 +214,17 @@ def test_what_is_written_while_the_app_loads_is_not_missed(tmp_path: Path) -> No
         assert dev.result(dev.start("n"))["output"] == {"n": 3}
 
 
+def test_settings_that_are_written_while_the_app_loads_are_told(tmp_path: Path) -> None:
+    write(tmp_path / "app.py", slow_to_load(1))
+    write(tmp_path / "n.yaml", "name: n\nnodes: {n: {type: task, task: number}}\n")
+    starting = Dev(tmp_path)
+    until_there(tmp_path / "loading")
+    write(tmp_path / "tenuto.toml", "[worker]\nslots = 5\n")
+    (tmp_path / "go").touch()
+    with starting as dev:
+        dev.until("tenuto.toml changed: start again to use it")
+
+
 def test_an_app_that_breaks_while_the_server_starts_anew_is_waited_for(tmp_path: Path) -> None:
     write(tmp_path / "app.py", NUMBER.format(1))
     write(tmp_path / "n.yaml", "name: n\nnodes: {n: {type: task, task: number}}\n")
