@@ -11,6 +11,7 @@ import grpc.aio
 from tenuto.ports.languages import Fault, Outcome, Output, Program, Say, Trouble
 from tenuto.proto.language.v1 import language_pb2 as pb
 from tenuto.proto.language.v1 import language_pb2_grpc as rpc
+from tenuto.runtime.service import is_ending
 
 OPTIONS = (
     ("grpc.max_receive_message_length", -1),
@@ -65,8 +66,7 @@ class Client:
         except grpc.aio.AioRpcError as error:
             return _failed(self._target, error)
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if is_ending():
                 raise
             # By `close`: another attempt has seen first that the server is gone.
             raise Unreachable("the language server ended while the code ran") from None

@@ -18,6 +18,7 @@ from tenuto.proto.worker.v1 import worker_pb2_grpc as stubs
 from tenuto.rpc.outbox import Outbox
 from tenuto.rpc.states import Breach, Side, Stream, Word
 from tenuto.rpc.wire import CLIENT_OPTIONS, Tls
+from tenuto.runtime.service import is_ending
 
 CONNECT_S = 5.0
 """From the first packet to `welcome`: a server that needs longer would also need longer for all that follows."""
@@ -271,9 +272,8 @@ class Connection:
             raise self._cancelled() from None
 
     def _cancelled(self) -> BaseException:
-        """What to raise: gRPC says that a call is over by the same exception that asyncio uses to end a task."""
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        """What to raise."""
+        if is_ending():
             return asyncio.CancelledError()
         return Lost(self._broken or "the stream was cut")
 

@@ -38,6 +38,7 @@ from tenuto.rpc.outbox import Outbox
 from tenuto.rpc.states import CALLS_MAX, Breach, Side, State, Stream, Word
 from tenuto.rpc.wire import LEASE_WAIT_US, MESSAGE_MAX, PROTOCOL, REPORTS_MAX
 from tenuto.runtime.logging import get_logger
+from tenuto.runtime.service import is_ending
 
 Context = grpc.aio.ServicerContext[pb.FromWorker, pb.FromServer]
 
@@ -382,8 +383,7 @@ class Session:
         except Unavailable as error:
             self._fail(call, pb.CODE_UNAVAILABLE, str(error))
         except (Exception, asyncio.CancelledError) as error:
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            if isinstance(error, asyncio.CancelledError) and is_ending():
                 raise  # the server itself is being ended
             log.exception("call_failed", worker=self.worker, word=word)
             if word is Word.LEAVE:

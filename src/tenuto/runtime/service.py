@@ -72,6 +72,14 @@ async def unless(stopping: asyncio.Event, work: Coroutine[Any, Any, None]) -> bo
     return not working.cancelled()
 
 
+def is_ending() -> bool:
+    """Whether the running task itself was cancelled, where a CancelledError came: libraries, gRPC above all, say by the
+    same exception that a thing of theirs is over.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 async def pause(stopping: asyncio.Event, pause_us: int) -> bool:
     """Sleep, but no longer than until `stopping` is set. False: time to stop."""
     try:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tenuto.model.errors import InvalidInput, NotFound, TenutoError, Unavailable
 from tenuto.model.states import FINAL_RUN_STATES, RunState
 from tenuto.runtime.results import canonical
+from tenuto.runtime.service import is_ending
 from tenuto.sdk import workflows
 from tenuto.sdk.failures import RunFailed
 from tenuto.sdk.link import LINKS, refuse_in_loop, told
@@ -70,8 +71,7 @@ class FarLink:
         except TenutoError as error:
             raise told(error) from None
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if asked.cancelled() and task is not None and not task.cancelling():
+            if asked.cancelled() and not is_ending():
                 raise Unavailable(_CLOSED) from None
             raise
 

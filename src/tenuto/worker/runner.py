@@ -41,7 +41,7 @@ from tenuto.ports.gateway import (
 )
 from tenuto.runtime.backoff import Backoff
 from tenuto.runtime.logging import get_logger
-from tenuto.runtime.service import pause, unless
+from tenuto.runtime.service import is_ending, pause, unless
 from tenuto.worker.attempts import Attempt, Gate, ProcessLost, Stop
 from tenuto.worker.calls import text_of
 from tenuto.worker.noter import Noter
@@ -368,15 +368,13 @@ class Runner:
         self._gated.discard(lease.task_id)
 
     async def _execute(self, lease: Lease) -> Result:
-        """Raises what the executor does. By CancelledError libraries also say that a thing of theirs was closed: taken
-        for our own, it would leave an attempt that is held for ever and never reported.
+        """Raises what the executor does. A library's CancelledError, taken for our own, would leave an attempt that is
+        held for ever and never reported.
         """
         try:
             return await self._executor(lease.name).execute(lease)
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            assert task is not None
-            if task.cancelling():
+            if is_ending():
                 raise
             raise RuntimeError("it was cancelled, and not by this worker") from None
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tenuto.runtime.service import pause, serve, unless
+from tenuto.runtime.service import is_ending, pause, serve, unless
 
 
 class Recorder:
@@ -109,3 +109,24 @@ async def test_work_is_given_up_when_it_is_time_to_stop() -> None:
 
     assert not await working
     assert given_up.is_set()
+
+
+async def test_a_librarys_cancelled_error_is_told_from_ones_own_end() -> None:
+    seen: list[bool] = []
+
+    async def hears(error: asyncio.Event) -> None:
+        try:
+            await error.wait()
+            raise asyncio.CancelledError
+        except asyncio.CancelledError:
+            seen.append(is_ending())
+
+    happened = asyncio.Event()
+    happened.set()
+    await hears(happened)
+    task = asyncio.create_task(hears(asyncio.Event()))
+    await asyncio.sleep(0)
+    task.cancel()
+    await task
+
+    assert seen == [False, True]

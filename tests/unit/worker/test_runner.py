@@ -658,16 +658,23 @@ async def test_a_lost_process_is_told_at_once_and_again_until_it_is_heard() -> N
         await turns_until(lambda: crew.runner.held == 0)
 
 
+class SlowToNote(MemoryGateway):
+    """Takes no notes before `go` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noting, self.go = asyncio.Event(), asyncio.Event()
+
+    async def note(self, worker: WorkerId, notes: Sequence[Note]) -> None:
+        self.noting.set()
+        await self.go.wait()
+        await super().note(worker, notes)
+
+
 async def test_a_lost_process_is_told_before_notes_that_are_on_their_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its tasks run again within a second, whatever the gateway does with words."""
-
-    class Slow(MemoryGateway):
-        async def note(self, worker: WorkerId, notes: Sequence[Note]) -> None:
-            noting.set()
-            await go.wait()
-            await super().note(worker, notes)
 
     class Dies(Held):
         async def execute(self, lease: Lease) -> Result:
@@ -675,17 +682,17 @@ async def test_a_lost_process_is_told_before_notes_that_are_on_their_way(
             raise ProcessLost("gone")
 
     monkeypatch.setattr(noter, "FLUSH_S", 600)
-    noting, go, dies = asyncio.Event(), asyncio.Event(), Dies()
-    async with a_crew(executors={"dies": dies}, gateway=Slow()) as crew:
+    dies, gateway = Dies(), SlowToNote()
+    async with a_crew(executors={"dies": dies}, gateway=gateway) as crew:
         lease = crew.gateway.offer("dies")
         await dies.until(begun=1)
         crew.runner._notebook.add(lease, NoteKind.LOG, "my last words")
-        await noting.wait()
+        await gateway.noting.wait()
         dies.go.set()
         async with asyncio.timeout(30):
             await crew.gateway.until(lambda: crew.gateway.losses == [lease.task_id])
         assert crew.gateway.notes == []
-        go.set()
+        gateway.go.set()
         await crew.gateway.until(lambda: crew.gateway.notes)
 
 
@@ -815,10 +822,8 @@ async def test_work_that_is_stopped_before_its_first_step_is_given_back(
 async def test_a_result_waits_for_notes_that_are_on_their_way() -> None:
     seen: list[str] = []
 
-    class Slow(MemoryGateway):
+    class Slow(SlowToNote):
         async def note(self, worker: WorkerId, notes: Sequence[Note]) -> None:
-            noting.set()
-            await go.wait()
             await super().note(worker, notes)
             seen.append("noted")
 
@@ -826,16 +831,16 @@ async def test_a_result_waits_for_notes_that_are_on_their_way() -> None:
             seen.append("reported")
             return await super().report(worker, reports, want)
 
-    noting, go, held = asyncio.Event(), asyncio.Event(), Held()
-    async with a_crew(executors={"held": held}, gateway=Slow()) as crew:
+    held, gateway = Held(), Slow()
+    async with a_crew(executors={"held": held}, gateway=gateway) as crew:
         lease = crew.gateway.offer("held")
         await held.until(begun=1)
         crew.runner._notebook.add(lease, NoteKind.LOG, "hello")
-        await noting.wait()
+        await gateway.noting.wait()
         held.go.set()
         await turns_until(lambda: crew.runner._finished)
         await asyncio.sleep(0.05)
-        go.set()
+        gateway.go.set()
         await crew.gateway.result(lease)
 
     assert seen == ["noted", "reported"]

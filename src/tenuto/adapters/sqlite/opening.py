@@ -132,21 +132,28 @@ def check_schema(connection: sqlite3.Connection, path: str) -> None:
     until = time.monotonic() + MIGRATING_S
     while trouble is not None:
         pid = _driven_by(path)
-        before, (steps, trouble) = steps, _trouble(connection, path)  # once more: it may have ended
+        done, trouble = _trouble(
+            connection, path
+        )  # once more: the engine may have ended as it was done
         if trouble is None:
             return
         if pid is None:
             raise trouble
-        if steps > before:
-            until = time.monotonic() + MIGRATING_S
+        if done > steps:
+            steps, until = done, time.monotonic() + MIGRATING_S
         elif time.monotonic() > until:
-            if isinstance(trouble, NotFound):
-                raise trouble
-            raise Conflict(
-                f"{path} is driven by an engine of an older release (pid {pid}): stop that one, and start"
-                " an engine of this release once"
-            )
+            raise _stays(trouble, path, pid)
         time.sleep(_LOOK_S)
+
+
+def _stays(trouble: TenutoError, path: str, pid: str) -> TenutoError:
+    """What to say of a schema that the engine which has the file does not bring up."""
+    if isinstance(trouble, NotFound):
+        return trouble
+    return Conflict(
+        f"{path} is driven by an engine of an older release (pid {pid}): stop that one, and start"
+        " an engine of this release once"
+    )
 
 
 def _trouble(connection: sqlite3.Connection, path: str) -> tuple[int, TenutoError | None]:
