@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 POLICY = Path("/usr/sbin/policy-rc.d")
-INSTALL = ("apt-get", "install", "-y", "-qq", "--no-install-recommends")
-UPDATE = ("apt-get", "update", "-qq")
+# Another apt that is at work, as after a boot, is waited for; a download that breaks off is tried again.
+APT = ("apt-get", "-qq", "-o", "DPkg::Lock::Timeout=60", "-o", "Acquire::Retries=3")
+INSTALL = (*APT, "install", "-y", "--no-install-recommends")
+UPDATE = (*APT, "update")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,10 @@ import subprocess
 import sys
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-INSTALL = ("apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium")
-UPDATE = ("apt-get", "update", "-qq")
+# Another apt that is at work, as after a boot, is waited for; a download that breaks off is tried again.
+APT = ("apt-get", "-qq", "-o", "DPkg::Lock::Timeout=60", "-o", "Acquire::Retries=3")
+INSTALL = (*APT, "install", "-y", "--no-install-recommends", "chromium")
+UPDATE = (*APT, "update")
 CURE = "install Chromium (Debian, Ubuntu: apt-get install chromium) and run this again"
 
 

@@ -84,7 +84,9 @@ async def live(store: SqlStore, clock: TurnedClock) -> list[object]:
     said += [await store.put_definition(row), await store.put_definition(replace(row, hash="h2"))]
     said.append(await store.put_alias("default", "order", "live", 2))
     await store.drop_version("default", "order", 1)
-    await commit(store, *(a_start(run, *work, key=f"k-{run[-4:]}") for run in (three, one, two)))
+    await commit(
+        store, *(a_start(run, *work, key=f"k-{RUNS.index(run)}") for run in (three, one, two))
+    )
     clock.turn(SECOND)
     said.append(sorted((g.run_id, g.task.place) for g in await store.grant(a_request(*"12345"))))
     clock.turn(SECOND)

@@ -125,7 +125,10 @@ def test_R2_a_replay_is_a_run_of_its_own(served: Served) -> None:
 def test_children_are_shown_listed_and_terminated_with_their_parent(served: Served) -> None:
     tenuto, dev = served.tenuto, served.dev
     run = dev.start("family")
-    dev.until_document("/v1/events/awaited", lambda page: page["items"])
+    dev.until_document(
+        f"/v1/runs/{run}",  # others wait for the event, too
+        lambda it: any(each["waits_for"] for each in it["children"]["newest"]),
+    )
 
     shown = tenuto("run", "show", run).stdout
     assert "waits for event go key 1" in shown

@@ -233,6 +233,7 @@ def test_a_priority_is_shown_where_it_is_set_and_a_bad_one_is_refused(project: P
     ]
 
     assert re.search(r"priority +6 *\n", project("run", "show", run_id).stdout)
+    project.dev.result(run_id)  # other tests list the runs of `greet`, twice
     refused = project("run", "start", "greet", "--set", "name=7", "--priority", "10")
     assert refused.returncode == USAGE
     assert "--priority" in refused.stderr
@@ -734,7 +735,7 @@ def test_a_server_that_is_killed_and_comes_back_is_found_again(own: Tenuto, verb
 
 @pytest.mark.parametrize("verb", ["watch", "wait"])
 def test_a_server_that_is_killed_and_stays_away_is_told(own: Tenuto, verb: str) -> None:
-    with Dev(own.folder) as dev:
+    with Dev(own.folder, port=free_port()) as dev:  # nobody else is given the port meanwhile
         run = dev.start("approval", {"id": "1"})
         looking = own.start("run", verb, run, "--url", dev.url)
         read_until(looking, [SEEN[verb]])

@@ -12,7 +12,16 @@ import subprocess
 import termios
 
 import pytest
-from tests.support.command import COMMAND, HANG_S, Tenuto, json_of, read_until
+from tests.support.command import (
+    APP,
+    COMMAND,
+    HANG_S,
+    HELD,
+    Tenuto,
+    json_of,
+    read_until,
+    until_there,
+)
 
 
 def test_a_run_is_carried_to_its_end_with_timeline_and_output(tenuto: Tenuto) -> None:
@@ -104,7 +113,7 @@ def test_a_runs_own_children_are_no_other_runs(
     background.append(parent)
     read_until(parent, ["sub  waits for run"])
     parent.kill()
-    parent.wait(10)
+    parent.wait(HANG_S)
 
     again = tenuto.start("run", "parent.yaml", "--key", "p")
     background.append(again)
@@ -372,12 +381,13 @@ def test_a_run_whose_engine_was_killed_does_not_look_alive(
     tenuto: Tenuto, background: list[subprocess.Popen[str]]
 ) -> None:
     tenuto.write(
+        app_py=APP + HELD,
         long_yaml="name: long\nnodes:\n  e: {type: wait_for_event, event: x, key: k}\n"
-        "  a: {type: task, task: nap, params: {seconds: 300}}\n"
+        "  a: {type: task, task: held}\n",
     )
     process = tenuto.start("run", "long.yaml")
     background.append(process)
-    read_until(process, ["waits for event"])
+    until_there(tenuto.folder / "begun")
     [run] = json_of(tenuto("run", "list", "-o", "json"))
 
     alive = tenuto("run", "show", run["run_id"]).stdout

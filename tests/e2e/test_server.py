@@ -376,7 +376,8 @@ def test_killed_again_and_again_while_it_makes_the_schema_it_leaves_a_whole_one(
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path, dsn: str) -> None:
-    with Serving(tmp_path, "--database", dsn) as server:
+    env = {"TENUTO_SERVER__DRAIN": "1h"}  # the first does not end it before the second is heard
+    with Serving(tmp_path, "--database", dsn, env=env) as server, a_worker(server):
         os.kill(server.process.pid, signal.SIGSTOP)
         os.kill(server.process.pid, signal.SIGTERM)
         os.kill(server.process.pid, signal.SIGINT)

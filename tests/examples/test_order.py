@@ -156,7 +156,8 @@ def test_a_payment_that_never_succeeds_fails_the_run_with_its_code(
 def test_kill_9_in_the_middle_and_carry_on_charges_once(
     tenuto: Tenuto, background: list[subprocess.Popen[str]], tmp_path: Path, moment: str
 ) -> None:
-    file = patient(tmp_path, "3s")
+    # Killed while the first charge hangs: however late, it is not over by itself. Else its time has to run out.
+    file = patient(tmp_path, "60s" if moment == "never answers" else "3s")
     with payment_service(tmp_path, "--seed", "19") as service:
         process = tenuto.start(*words(service, 9000, file))
         background.append(process)

@@ -236,4 +236,7 @@ def test_what_stands_beside_the_page_in_the_pages_is_needed() -> None:
     assert meant.said("tenuto run show 11111111") == "tenuto run show 74e8f97b"
     assert meant.missing(["21:59:59 order 11111111 failed after 20ms"], printed) is not None
     assert meant.missing(["run 01a22958-6b1e-789d-b2e3-000011111111 ok", "21:59:59 order"], printed)
+    two = ["run 33333333 success", "run 44444444 success"]
+    assert meant.missing(two, "run 0a0a0a0a success") == two[1]
+    assert meant.missing(two, "run 0b0b0b0b success\nrun 0a0a0a0a success") is None, "it was newer"
     assert shutil.which("bash")

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,12 @@ def server(
         server.deploy(AWAIT)
         server.deploy(PAUSE.format(name="long", time="1h"))
         yield server
+
+
+def alone(server: Server) -> None:
+    """Until nobody is held: a server learns a moment later that the clients of an earlier test have gone."""
+    while server.held:
+        server.get("/healthz")
 
 
 def problem(answer: httpx2.Response, code: str) -> Any:
@@ -426,8 +432,8 @@ def test_a_run_is_cancelled_while_it_works_and_once_only(server: Server) -> None
 
 
 def test_all_who_wait_for_one_run_get_its_report(server: Server) -> None:
+    alone(server)
     run_id = server.start("approval", {"order": "shared"})
-    before = len(server.held)
 
     def wait(_: int) -> Any:
         with httpx2.Client(base_url=server.url, timeout=70) as client:
@@ -435,14 +441,14 @@ def test_all_who_wait_for_one_run_get_its_report(server: Server) -> None:
 
     with ThreadPoolExecutor(30) as pool:
         reports = [pool.submit(wait, number) for number in range(30)]
-        while len(server.held) < before + 30:
+        while len(server.held) < 30:
             server.get("/healthz")
         server.post("/v1/events", {"event": "order.approved", "key": "shared"}, status=202)
         found = [report.result() for report in reports]
 
     assert found == [server.get(f"/v1/runs/{run_id}")] * 30
     assert found[0]["state"] == "success"
-    assert len(server.held) == before
+    assert len(server.held) == 0
 
 
 def test_a_wait_that_is_over_answers_with_the_run_as_it_is(server: Server) -> None:
@@ -452,6 +458,7 @@ def test_a_wait_that_is_over_answers_with_the_run_as_it_is(server: Server) -> No
 
 
 def test_a_run_is_started_and_its_end_waited_for_in_one_request(server: Server) -> None:
+    alone(server)
     body = {"workflow": "echo", "input": {"n": 7}, "key": "whole"}
     first = server.client.post("/v1/runs", params={"wait": 60}, json=body)
     again = server.client.post("/v1/runs", params={"wait": 60}, json=body)
@@ -498,8 +505,8 @@ def test_how_long_a_start_waits_is_bounded(server: Server, wait: str) -> None:
 
 
 def test_starts_with_one_key_wait_for_one_run_together(server: Server) -> None:
+    alone(server)
     body = {"workflow": "approval", "input": {"order": "both"}, "key": "both"}
-    before = len(server.held)
 
     def start(_: int) -> tuple[int, Any]:
         with httpx2.Client(base_url=server.url, timeout=70) as client:
@@ -508,7 +515,7 @@ def test_starts_with_one_key_wait_for_one_run_together(server: Server) -> None:
 
     with ThreadPoolExecutor(5) as pool:
         starts = [pool.submit(start, number) for number in range(5)]
-        while len(server.held) < before + 5:
+        while len(server.held) < 5:
             server.get("/healthz")
         server.post("/v1/events", {"event": "order.approved", "key": "both"}, status=202)
         found = [each.result() for each in starts]
@@ -519,7 +526,7 @@ def test_starts_with_one_key_wait_for_one_run_together(server: Server) -> None:
 
 
 def test_who_hangs_up_while_a_start_waits_cancels_nothing(server: Server) -> None:
-    before = len(server.held)
+    alone(server)
     body = json.dumps({"workflow": "approval", "input": {"order": "gone"}, "key": "gone"}).encode()
     head = (
         f"POST /v1/runs?wait=60 HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
@@ -527,10 +534,9 @@ def test_who_hangs_up_while_a_start_waits_cancels_nothing(server: Server) -> Non
     )
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(head.encode() + body)
-        while len(server.held) == before:
+        while not server.held:
             server.get("/healthz")
-    while len(server.held) > before:
-        server.get("/healthz")
+    alone(server)
     server.post("/v1/events", {"event": "order.approved", "key": "gone"}, status=202)
     [run] = server.get("/v1/runs", key="gone")["items"]
 
@@ -557,7 +563,7 @@ def test_a_run_is_started_and_its_end_told_by_one_small_reading(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What its name means now: all else is known, never changes, or stands in the commit of its end."""
-    server.deploy(PAUSE.format(name="brief", time="1s"))
+    alone(server)  # a stream reads, too
     asked: list[str] = []
     find = SqlReads._find
 
@@ -565,20 +571,25 @@ def test_a_run_is_started_and_its_end_told_by_one_small_reading(
         asked.append(name)
         return await find(reads, name, *params)
 
-    for _ in range(2):  # at first the version itself is read, too
-        with monkeypatch.context() as patched:
+    for key in ("first", "second"):  # at first the version itself is read, too
+        body = {"workflow": "approval", "input": {"order": key}}
+        with monkeypatch.context() as patched, ThreadPoolExecutor(1) as pool:
             patched.setattr(SqlReads, "_find", counted)
             asked.clear()
-            report = server.client.post("/v1/runs?wait=60", json={"workflow": "brief"}).json()
+            answer = pool.submit(server.client.post, "/v1/runs?wait=60", json=body)
+            while not server.held:  # what has ended before it is waited for is read
+                server.get("/healthz")
+            server.post("/v1/events", {"event": "order.approved", "key": key}, status=202)
+            report = answer.result().json()
 
     assert report["state"] == "success"
     assert asked == ["NEWEST_ROW"]
     with monkeypatch.context() as patched:
         patched.setattr(SqlReads, "_find", counted)
         asked.clear()
-        server.start("brief")
+        server.start("approval", {"order": "third"})
         assert asked == ["NEWEST_ROW"]
-        server.start("brief@1")
+        server.start("approval@1", {"order": "third"})
         assert asked[1:] == ["VERSION_ROW"]
 
 
@@ -930,10 +941,14 @@ def test_what_cannot_be_read_as_a_request_is_a_problem_too(
     server: Server, sent: bytes, told: str
 ) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
-        client.sendall(sent)
         answer = b""
-        while part := client.recv(65_536):
-            answer += part
+        with suppress(
+            ConnectionError
+        ):  # it hangs up as soon as it knows, and need not have read all by then
+            client.sendall(sent)
+        with suppress(ConnectionError):
+            while part := client.recv(65_536):
+                answer += part
 
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
@@ -1103,12 +1118,13 @@ def test_a_database_that_does_not_answer_makes_the_server_unready_not_dead(
         leave.set()
         blocked.result(30)
         monkeypatch.undo()
-        recovered = server.client.get("/readyz")
+        while server.client.get("/readyz").status_code != 200:
+            pass
 
     for answer in answers:
         assert "has not answered within 0.05 s" in problem(answer, "unavailable")["detail"]
         assert answer.headers["retry-after"] == "1"
-    assert (alive.status_code, recovered.status_code) == (200, 200)
+    assert alive.status_code == 200
 
 
 def test_what_an_attempt_says_is_streamed_once_and_stays(tmp_path: Path) -> None:

@@ -175,10 +175,13 @@ def test_logs_are_kept_when_the_time_is_over(driver: Driver, language: str, code
         "function main() { return 1 }" if language == "javascript" else "def main(params): return 1"
     )
     assert run(driver, language, trivial) == 1  # what has to be started has been
-    row = driver.run(workflow(language, code, "timeout: 2s"))
+    for time in ("2s", "15s"):  # on a busy machine it may be over before the code has begun
+        row = driver.run(workflow(language, code, f"timeout: {time}"))
+        assert failure(driver, row.run_id)["code"] == "timeout"
+        if kept := notes(driver, row.run_id):
+            break
 
-    assert failure(driver, row.run_id)["code"] == "timeout"
-    assert notes(driver, row.run_id) == [("stdout", "before")]
+    assert kept == [("stdout", "before")]
 
 
 @in_each(

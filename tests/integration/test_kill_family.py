@@ -55,17 +55,17 @@ def test_families_of_runs_survive_kills(tmp_path: Path) -> None:
         if hook and has_lost_enough(db):
             hook = 0  # a life that lasts as long as it has to
         child = spawn(db, journal, start=0 if kill else EACH, kill_at_commit=hook)
-        watchdog = threading.Timer(30, child.kill)
-        watchdog.start()
         if hook:
+            watchdog = threading.Timer(30, child.kill)
+            watchdog.start()
             wait_for(child, "killed by its own hook")
+            watchdog.cancel()
         else:
             assert wait_for(child, "up" if kill else "started")
             until_safe(db)
             time.sleep(dice.uniform(0.0, 0.2))
             child.kill()
         child.wait()
-        watchdog.cancel()
         assert child.stdout is not None
         child.stdout.close()
         assert child.returncode in (-signal.SIGKILL, 0)

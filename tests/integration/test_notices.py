@@ -65,8 +65,10 @@ async def test_a_child_that_cannot_begin_puts_its_parent_into_quarantine(
         [other] = await h.begin(graph("a"))
         await hand.report(*await hand.lease())
         assert (await h.commands.wait(other)).state == "success"
-        row = (await h.reads.get_run(run_id)).run
-        assert row.quarantine == "StartNotice: InvariantViolated: a bug"
+        # Its notice is looked up by another thread than the one that writes: it may be later than all of this.
+        while (reason := (await h.reads.get_run(run_id)).run.quarantine) is None:
+            pass
+        assert reason == "StartNotice: InvariantViolated: a bug"
         assert not await children(h, run_id)
 
         broken.clear()
@@ -162,6 +164,7 @@ nodes:
         driver.until(lambda: count() > 1_000)
         first = driver.children(run_id)
         driver.ask(driver.commands.terminate(run_id))
+        begun = count()  # however late this thread came to ask for the end
         driver.until(lambda: all(driver.row(child.run_id).state == "cancelled" for child in first))
 
-        assert count() < 5_000
+        assert count() - begun < 4_000

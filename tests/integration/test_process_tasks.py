@@ -14,7 +14,7 @@ import pytest
 from tenuto import InvalidInput, Tenuto
 
 HEAD = """\
-import asyncio, ctypes, os, signal, sys, threading, time
+import asyncio, ctypes, os, select, signal, sys, threading, time
 import tenuto
 from tenuto import RunFailed, Tenuto
 
@@ -77,13 +77,14 @@ def test_a_process_that_says_nothing_is_ended_by_its_heartbeat_timeout(tmp_path:
         """
         @app.task(process=True)
         def silent():
-            if tenuto.current().attempt == 2:
+            if tenuto.current().attempt > 1:
                 return "again"
             os.kill(os.getpid(), signal.SIGSTOP)
 
         if __name__ == "__main__":
             with app:
-                more = ", heartbeat_timeout: 2s, retry: {max_attempts: 2}"
+                # On a busy machine another process may take longer than that to come up, too.
+                more = ", heartbeat_timeout: 2s, retry: {max_attempts: 9}"
                 print(app.start(flow("silent", more)).result(timeout=60)["n"])
         """,
     )
@@ -108,18 +109,14 @@ def test_a_cancelled_runs_process_is_gone(tmp_path: Path) -> None:
                 os.dup2(writing, 1)  # children print where the program prints
                 run = app.start(flow("spin"))
                 pid = int(os.read(reading, 100))
+                handle = os.pidfd_open(pid)
                 os.dup2(keep, 1)
                 run.cancel()
                 try:
                     run.result(timeout=30)
                 except RunFailed as failed:
                     print(failed.state)
-                handle = os.pidfd_open(pid) if os.path.exists(f"/proc/{pid}") else None
-                if handle is not None:
-                    import select
-                    print(bool(select.select([handle], [], [], 30)[0]))
-                else:
-                    print(True)
+                print(bool(select.select([handle], [], [], 30)[0]))
         """,
     )
 

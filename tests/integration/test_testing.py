@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -550,8 +551,7 @@ def test_work_that_blocks_is_named_with_its_line() -> None:
 
     @app.task(name="stock.reserve")
     def reserve() -> None:
-        begun.set()
-        go.wait()
+        assert [*map(operator.call, (begun.set, go.wait))]  # type: ignore[arg-type]
 
     text = "name: b\nnodes:\n  res: {type: task, task: stock.reserve}\n"
     with engine(app) as env:
@@ -562,7 +562,7 @@ def test_work_that_blocks_is_named_with_its_line() -> None:
         go.set()
         env.drain()
 
-    line = reserve.__code__.co_firstlineno + 3
+    line = reserve.__code__.co_firstlineno + 2
     assert caught.value.nodes == ("res",)
     assert str(caught.value).splitlines() == [
         "something still runs after 0.2 s of real time, and the clock waits for it:",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import subprocess
 import sys
@@ -109,11 +110,16 @@ charge(5)
 
 def mypy(folder: Path, text: str) -> tuple[int, str]:
     (folder / "program.py").write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--no-pretty",
-         "--cache-dir", str(ROOT / ".mypy_cache"), str(folder / "program.py")],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    cache = ROOT / ".mypy_cache"
+    cache.mkdir(exist_ok=True)
+    with (cache / "one-at-a-time.lock").open("w") as lock:
+        # Its cache is in SQLite: of two that write it, one may die of "database is locked".
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(
+            [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--no-pretty", "--no-color-output",
+             "--cache-dir", str(cache), str(folder / "program.py")],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 
 

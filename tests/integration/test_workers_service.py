@@ -644,9 +644,12 @@ def _said(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
 
 
 async def test_who_is_refused_again_and_again_is_not_a_line_each_time(
-    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Catalogue J8."""
+    # As long as it takes to be refused twenty times, and to say who is refused.
+    monkeypatch.setattr(module, "_COMPLAINT_S", module._COMPLAINT_MAX_S)
+    monkeypatch.setattr(module, "_FIRST_S", 60.0)
 
     def nobody(_token: str | None) -> Grantee:
         raise Denied("this needs a token")
@@ -735,31 +738,38 @@ async def test_leave_is_the_last_word(served: Served, raw: Raw) -> None:
 
 
 async def test_a_stop_sends_workers_elsewhere_and_answers_what_is_open(
-    served: Served, raw: Raw
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """G4, G11."""
-    gateway = served.gateway
-    lease = gateway.offer("work")
-    await raw.register()
-    [task] = (await raw.ask(2, lease=pb.Lease(free=1))).leases.tasks
-    gateway.hold.clear()
-    await raw.say(3, lease=pb.Lease(free=1))
-    await raw.say(4, report=pb.Report(results=[a_result(task)]))
-    await gateway.reported.wait()
+    # What is open is answered because of the stop, and the worker goes by itself: no time that passes does either.
+    monkeypatch.setattr("tenuto.rpc.session.LEASE_WAIT_US", 600_000_000)
+    gateway = MemoryGateway(lease_us=3_600_000_000)
+    async with a_server(gateway, drain_us=600_000_000) as served:
+        served.server.lease_us = gateway.lease_us
+        raw = Raw(served.port)
+        lease = gateway.offer("work")
+        await raw.register()
+        [task] = (await raw.ask(2, lease=pb.Lease(free=1))).leases.tasks
+        gateway.hold.clear()
+        await raw.say(3, lease=pb.Lease(free=1))
+        await raw.say(4, report=pb.Report(results=[a_result(task)]))
+        await gateway.reported.wait()
 
-    served.stop.set()
+        served.stop.set()
 
-    drain, empty = await raw.hear(), await raw.hear()
-    assert drain.drain.reason == "this server stops: connect elsewhere"
-    assert (empty.call, list(empty.leases.tasks)) == (3, [])
-    gateway.hold.set()
-    verdict = await raw.hear()
-    assert (verdict.call, list(verdict.reported.verdicts)) == (4, [pb.VERDICT_OK])
-    assert (await raw.ask(5, lease=pb.Lease(free=1))).leases == pb.Leases()  # it crossed the drain
-    await raw.call.done_writing()
-    assert await raw.hear() is None
-    await served.running
-    assert await gateway.output(lease) == 1
+        drain, empty = await raw.hear(), await raw.hear()
+        assert drain.drain.reason == "this server stops: connect elsewhere"
+        assert (empty.call, list(empty.leases.tasks)) == (3, [])
+        gateway.hold.set()
+        verdict = await raw.hear()
+        assert (verdict.call, list(verdict.reported.verdicts)) == (4, [pb.VERDICT_OK])
+        crossed = await raw.ask(5, lease=pb.Lease(free=1))  # the drain
+        assert crossed.leases == pb.Leases()
+        await raw.call.done_writing()
+        assert await raw.hear() is None
+        await served.running
+        assert await gateway.output(lease) == 1
+        await raw.close()
 
 
 async def test_a_worker_that_does_not_go_is_left_behind_in_bounded_time() -> None:

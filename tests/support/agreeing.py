@@ -79,10 +79,16 @@ def an_echo() -> Iterator[str]:
 
 
 def prepare(folder: Path) -> None:
-    """Write the definitions with shorter clocks: the order's also once with a wait for nobody's approval."""
+    """Write the definitions with shorter clocks: the order's also once with a wait for nobody's approval. Its requests
+    have time enough, since an attempt that is too late leaves its error.
+    """
+    patient = {
+        f"{last}\n    timeout: 1s": f"{last}\n    timeout: 1m"
+        for last in ('amount: "${input.amount}"}', 'charge: "${nodes.charge.output.body.id}"}')
+    }
     for name, changes in {
-        "order": {"for: 2s": "for: 10ms"},
-        "refund": {"timeout: 2d": "timeout: 10ms"},
+        "order": {"for: 2s": "for: 10ms", **patient},
+        "refund": {"timeout: 2d": "timeout: 10ms", **patient},
         "poll": {"for: 250ms": "for: 10ms"},
         "pipeline": {"initial: 20ms": "initial: 1ms"},
         "etl": {},

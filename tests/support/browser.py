@@ -5,7 +5,7 @@ remembers what the browser complained of.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,11 @@ class Server:
         answer = self._dev.ask("GET" if body is None else "POST", f"/v1{path}", json=body)
         assert answer.is_success, answer.text
         return answer.json()
+
+    def until(self, path: str, holds: Callable[[Any], bool]) -> None:
+        """Ask REST until what it answers fits."""
+        assert self._dev is not None
+        self._dev.until_document(f"/v1{path}", holds)
 
     def run(self, workflow: str, input: object = None, **more: object) -> str:
         """Start a run; its id."""

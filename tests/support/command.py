@@ -176,11 +176,20 @@ def until_there(path: Path) -> None:
 
 
 def read_until(process: subprocess.Popen[str], words: Sequence[str]) -> list[str]:
-    """Lines of its stderr up to the first that holds one of the words."""
+    """Lines of its stderr up to the first that holds one of the words. Not a byte more is taken: `communicate` reads
+    beside the stream's buffer, and would go on in the middle of a line.
+    """
     assert process.stderr is not None
-    lines = []
-    for line in process.stderr:
+    lines: list[str] = []
+    while line := _next_line(process.stderr.fileno()):
         lines.append(line)
         if any(word in line for word in words):
             return lines
     raise AssertionError(f"ended without saying {words}: {''.join(lines)}")
+
+
+def _next_line(pipe: int) -> str:
+    read = b""
+    while not read.endswith(b"\n") and (byte := os.read(pipe, 1)):
+        read += byte
+    return read.decode()

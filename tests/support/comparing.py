@@ -15,13 +15,16 @@ from tenuto.ports.store import Loaded
 def compared(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     """Load what is remembered, too: whether each was the same. For a coordinator that is alone."""
     found: list[bool] = []
+    wanted_here: dict[int, ReportWaiting] = {}
+    """Those that were loaded: a report of an engine that outlives a test may be under way when this begins."""
     fill = ReportWaiting.fill
 
     def want(self: ReportWaiting, wanted: Wanted) -> None:
+        wanted_here[id(self)] = self
         AboutTask.want(self, wanted)
 
     def filled(self: ReportWaiting, batch: Batch, loaded: Loaded) -> None:
-        if self.known is not None:
+        if self.known is not None and id(self) in wanted_here:
             task, lease = self.known
             stored, standing = loaded.tasks[self.run_id, self.place]
             # A lease that was given back is the guard's to find.

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Self, TypeVar
 
@@ -93,6 +93,10 @@ class Voice:
         self._gossip.leave(self)
 
 
+class Bug(RuntimeError):
+    """What an engine raises whose fate is "bug"."""
+
+
 class Shaky:
     """A connection to an engine: answers are lost before or after what was asked is done. Closes nothing."""
 
@@ -109,7 +113,7 @@ class Shaky:
         self.writes += 1
         fate = self.fate()
         if fate == "bug":
-            raise RuntimeError("a row that makes no sense")
+            raise Bug("a row that makes no sense")
         if fate == "before":
             raise Unavailable("the connection broke before COMMIT")
         done = await self._engine.write(job, durable=durable)
@@ -121,7 +125,7 @@ class Shaky:
         self.reads += 1
         fate = self.fate()
         if fate == "bug":
-            raise RuntimeError("a row that makes no sense")
+            raise Bug("a row that makes no sense")
         if fate == "before":
             raise Unavailable("the connection broke")
         return await self._engine.read(job)
@@ -176,26 +180,38 @@ class Member:
         await self._close()
 
 
+@contextmanager
+def _said_as_a_server_says_it() -> Iterator[None]:
+    """To a worker a server's bug is an outage (`rpc.session`), whichever of its calls meets it."""
+    try:
+        yield
+    except Bug as bug:
+        raise Unavailable("the server failed; its log says how") from bug
+
+
 class Roving:
     """The way of one worker to the cores: each call goes to any of them that lives."""
 
     def __init__(self, crowd: Crowd, dice: random.Random) -> None:
         self._crowd = crowd
         self._dice = dice
-        self._known: dict[int, WorkerInfo] = {}
+        self._known: set[Member] = set()
         self.info: WorkerInfo | None = None
 
     async def _any(self) -> Core:
         member = self._dice.choice(self._crowd.members)
         info = self.info
-        if info is not None and id(member) not in self._known:
-            await member.core.gateway.register(info)
-            self._known[id(member)] = info
+        if info is not None and member not in self._known:
+            with _said_as_a_server_says_it():
+                await member.core.gateway.register(info)
+            self._known.add(member)
         return member.core
 
     async def register(self, worker: WorkerInfo, held: Sequence[Beat] | None = None) -> None:
         self.info = worker
-        await (await self._any()).gateway.register(worker, held)
+        core = await self._any()
+        with _said_as_a_server_says_it():
+            await core.gateway.register(worker, held)
 
     async def lease(self, worker: WorkerId, free: int) -> Sequence[Lease]:
         core = await self._any()
@@ -231,7 +247,8 @@ class Roving:
         core = await self._any()
         try:
             async with asyncio.timeout(1):
-                return await ask(core)
+                with _said_as_a_server_says_it():
+                    return await ask(core)
         except TimeoutError:
             raise Unavailable("no answer") from None
 

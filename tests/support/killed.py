@@ -1,8 +1,8 @@
 """A process to be killed: one engine on a file, with tasks that write an outside journal.
 
-Run as `python -m tests.support.killed DB JOURNAL --start N --kill-at-commit K`. Prints `up` when the engine is up, and
-ends with code 0 when no run is open. Lines of the journal are appended and synced: `start` or `end`, task, attempt,
-lease, time.
+Run as `python -m tests.support.killed DB JOURNAL --start N --after M --kill-at-commit K`. Prints `up` when the engine
+is up, `started` when N runs have been started beside M earlier ones, and ends with code 0 when no run is open. Lines of
+the journal are appended and synced: `start` or `end`, task, attempt, lease, time.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ def main() -> None:
     parser.add_argument("db", type=Path)
     parser.add_argument("journal", type=Path)
     parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--after", type=int, default=0)
     parser.add_argument("--kill-at-commit", type=int, default=0)
     options = parser.parse_args()
     journal = os.open(options.journal, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
@@ -121,11 +122,11 @@ def main() -> None:
                 vars="{}",
                 key=f"key-{i}",
             )
-            for i in range(options.start)
+            for i in range(options.after, options.after + options.start)
         ]
         for first in range(0, len(requests), 100):
             engine.call(engine.commands.start(requests[first : first + 100])).result()
-        print("started", flush=True)
+    print("started", flush=True)
     while engine.call(_open(engine)).result():
         time.sleep(0.05)
     engine.stop()

@@ -249,12 +249,14 @@ class Doors:
     def _plainly(self, said: str) -> str:
         """What was said, with words in capitals for what differs from run to run."""
         said = said.replace(f"{self.folder}/", "").replace(str(self.folder), "FOLDER")
-        if "server" in self.__dict__:
-            said = said.replace(str(self.server.port), "PORT")
-        if "other" in self.__dict__:
-            said = said.replace(str(self.other + 1), "NEXT").replace(str(self.other), "OTHER")
+        # Ids first, and ports as whole numbers: the digits of one may stand in the other.
         said = _PID.sub("pid PID", _ADDRESS.sub("ADDRESS", _RUN.sub("RUN", said)))
         said = re.sub(rf"process {os.getpid()} \(.*?\);", "process PID;", said)
+        if "server" in self.__dict__:
+            said = re.sub(rf"\b{self.server.port}\b", "PORT", said)
+        if "other" in self.__dict__:
+            said = re.sub(rf"\b{self.other + 1}\b", "NEXT", said)
+            said = re.sub(rf"\b{self.other}\b", "OTHER", said)
         return said.replace(sys.executable, "PYTHON").removesuffix("\n")
 
 

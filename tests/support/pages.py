@@ -85,12 +85,16 @@ class Meant:
         return command
 
     def missing(self, shown: list[str], printed: str) -> str | None:
-        """The first line shown that was not printed, in their order; None: all were. Learns ids on the way."""
+        """The first line shown that was not printed, in their order; None: all were, and the ids on the way are learnt.
+        What lacks a line teaches nothing: when it is looked at again, another line may be the one that was meant.
+        """
+        before = dict(self.ids)
         lines = iter(printed.splitlines())
         for line in shown:
             if line.strip() in ("", GAP):
                 continue
             if not any(self._is(line, each) for each in lines):
+                self.ids = before
                 return line
         return None
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -116,6 +117,8 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event
         self._calls: set[asyncio.Task[Any]] = set()
+        self._asked: dict[Future[Any], tuple[Coroutine[Any, Any, Any], ...]] = {}
+        self._over = False
         self._ended: str | None = "it was not started"
         self._grace_us = 0
         self._told = False
@@ -135,14 +138,18 @@ class Engine:
         assert self._thread is None, "an engine is started once"
         refuse_while_importing()
         begun: Future[None] = Future()
-        self._thread = threading.Thread(
+        self._thread = thread = threading.Thread(
             target=self._main, args=(begun,), name="tenuto-engine", daemon=True
         )
-        self._thread.start()
         try:
+            thread.start()
             begun.result()
-        except BaseException:
-            self.stop(grace_s=0)
+        except (
+            BaseException
+        ):  # a Ctrl-C may come before we wait, and also before the thread has begun
+            self._told = True
+            if thread.is_alive():
+                self.stop(grace_s=0)
             raise
 
     @property
@@ -184,11 +191,26 @@ class Engine:
             raise Unavailable(f"the engine does not run: {ended}")
         if self._worker is not None:
             self._worker.learn(loop)
+        guarded = self._guarded(coroutine)
         try:
-            return asyncio.run_coroutine_threadsafe(self._guarded(coroutine), loop)
+            asked = asyncio.run_coroutine_threadsafe(guarded, loop)
         except RuntimeError:
+            guarded.close()
             coroutine.close()
             raise Unavailable(f"the engine does not run: {self._ended}") from None
+        self._asked[asked] = (guarded, coroutine)
+        asked.add_done_callback(self._asked.pop)
+        if self._over:
+            self._fail_asked()
+        return asked
+
+    def _fail_asked(self) -> None:
+        """The loop is closed: what was handed to it as it ended, it has dropped."""
+        for asked, dropped in list(self._asked.items()):
+            with suppress(InvalidStateError):  # the other thread was here first
+                asked.set_exception(Unavailable(f"the engine has ended: {self._ended}"))
+            for coroutine in dropped:
+                coroutine.close()
 
     # -- on the engine's thread -----------------------------------------------------------------------------------
 
@@ -199,6 +221,9 @@ class Engine:
             if not begun.done():
                 begun.set_exception(error)
             self._ended = self._ended or _named(error)
+        finally:
+            self._over = True
+            self._fail_asked()
 
     async def _live(self, begun: Future[None]) -> None:
         stage = self._stage

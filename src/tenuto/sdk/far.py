@@ -12,7 +12,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -62,10 +62,9 @@ class FarLink:
 
     async def ask(self, make: Callable[[Remote], Coroutine[Any, Any, _T]]) -> _T:
         """Run a coroutine over the server on the thread's loop; called on any loop."""
-        loop = self._opened()
-        if asyncio.get_running_loop() is loop:
+        if asyncio.get_running_loop() is self._loop:
             return await make(self._known())
-        asked = asyncio.run_coroutine_threadsafe(self._made(make), loop)
+        asked = self._hand_in(self._made(make))
         try:
             return await asyncio.wrap_future(asked)
         except TenutoError as error:
@@ -82,7 +81,7 @@ class FarLink:
             RuntimeError: an event loop runs in this thread; waiting would block it.
         """
         refuse_in_loop(coroutine, verb)
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._opened())
+        future = self._hand_in(coroutine)
         try:
             return future.result()
         except TenutoError as error:
@@ -121,7 +120,8 @@ class FarLink:
             self._remote = Remote(self.url, token=token_of(load().auth))
         return self._remote
 
-    def _opened(self) -> asyncio.AbstractEventLoop:
+    def _hand_in(self, coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
+        """Have it run on the thread's loop. Under the lock: a loop that is being closed takes nothing more."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -129,7 +129,7 @@ class FarLink:
                     target=self._loop.run_forever, name="tenuto-client", daemon=True
                 )
                 self._thread.start()
-            return self._loop
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
 
 class Far:
@@ -410,11 +410,13 @@ async def _together(made: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
 
 
 async def _end(remote: Remote | None) -> None:
-    """Whoever still waits learns that the client was closed."""
+    """Whoever still waits learns that the client was closed: before the loop stops, which would leave him waiting."""
     me = asyncio.current_task()
-    for task in asyncio.all_tasks():
-        if task is not me:
-            task.cancel()
+    others = [task for task in asyncio.all_tasks() if task is not me]
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others)
     if remote is not None:
         await remote.close()
 

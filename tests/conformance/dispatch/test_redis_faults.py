@@ -23,6 +23,7 @@ from tests.support.dispatching import (
 )
 
 from tenuto.adapters.local.clock import SystemClock
+from tenuto.adapters.redis import link as links
 from tenuto.adapters.redis import publisher, reader
 from tenuto.adapters.redis.address import read_address
 from tenuto.adapters.redis.dispatch import RedisDispatch
@@ -105,6 +106,13 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publisher, "LAPSED_US", 400_000)
     monkeypatch.setattr(reader, "IDLE_MS", 300)
     monkeypatch.setattr(reader, "RECLAIM_S", 0.2)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer counts however long the machine stands still: each late one would be a line of its own."""
+    monkeypatch.setattr(links, "COMMAND_S", 60.0)
+    monkeypatch.setattr(links, "READ_S", 60.0 + links.BLOCK_MS / 1_000)
 
 
 def trouble(coordinator: Coordinator) -> str | None:
@@ -199,7 +207,18 @@ async def test_a_failover_to_an_older_copy_loses_and_repeats_nothing(
 
     assert sorted(taken) == sorted(first + second)
     assert await leased(stage) == sorted(first + second)
-    await until(lambda: server.command("XLEN", STREAM) == ":0")
+    await until_empty(server, coordinator)
+
+
+async def until_empty(server: Redis, coordinator: Coordinator) -> None:
+    """Until nothing is in the stream. What came twice on a slow machine goes once it is read: nobody gets it."""
+    async with asyncio.timeout(60):
+        while length(server):
+            assert await coordinator.take_for(0.05) == []
+
+
+def length(server: Redis) -> int:
+    return int(server.command("XLEN", STREAM)[1:])
 
 
 async def test_a_single_lost_hint_is_offered_again(stage: Stage, server: Redis) -> None:
@@ -207,11 +226,13 @@ async def test_a_single_lost_hint_is_offered_again(stage: Stage, server: Redis) 
     coordinator = await stage.coordinator()
     runs = await queued(stage, coordinator, 20)
 
-    server.command("XDEL", STREAM, _first_entry(server))
+    _lose_first(server)
+    left = length(server)  # 19, and what came twice on a slow machine
+    assert not all_hinted(server, 20)
 
-    await until(lambda: server.command("XLEN", STREAM) == ":20", 150)
+    await until(lambda: all_hinted(server, 20), 100)
     await asyncio.sleep(1.0)  # further looks add nothing
-    assert server.command("XLEN", STREAM) == ":20"
+    assert length(server) == left + 1
     assert sorted(await coordinator.take(20)) == runs
 
 
@@ -231,8 +252,9 @@ async def test_what_is_granted_while_a_queue_is_compared_is_not_lost(
             compared.set()
         else:
             begun.set()
+            before = length(server)  # 20, and what came twice on a slow machine
             await coordinator.take(5)
-            await until(lambda: server.command("XLEN", stream) == ":15")
+            await until(lambda: length(server) <= before - 5)
         return await present(self, stream)
 
     monkeypatch.setattr(Publisher, "_present", slow)
@@ -240,6 +262,15 @@ async def test_what_is_granted_while_a_queue_is_compared_is_not_lost(
         await asyncio.wait_for(compared.wait(), 60)  # the next look: the first one is over
 
     assert "hints_lost" not in caplog.text
+
+
+def _lose_first(server: Redis) -> None:
+    """All that the stream has of the task that it has first."""
+    script = (
+        "local run for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
+        "run = run or e[2][2] if e[2][2] == run then redis.call('XDEL', KEYS[1], e[1]) end end"
+    )
+    server.command("EVAL", script, "1", STREAM)
 
 
 def _first_entry(server: Redis) -> str:
@@ -315,6 +346,7 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
 }
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("name", list(REFUSALS))
 async def test_while_redis_takes_nothing_the_database_hands_out(
     stage: Stage, server: Redis, name: str, caplog: pytest.LogCaptureFixture
@@ -342,6 +374,7 @@ async def test_while_redis_takes_nothing_the_database_hands_out(
     assert sorted(await coordinator.take(5)) == runs
 
 
+@pytest.mark.usefixtures("patient")
 async def test_while_redis_is_down_the_database_hands_out(
     stage: Stage, server: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -530,7 +563,7 @@ async def test_what_a_dead_coordinator_had_is_claimed_by_others(
     two = await stage.coordinator("two")
 
     assert sorted(await two.take(10)) == runs
-    await until(lambda: server.command("XLEN", STREAM) == ":0")
+    await until_empty(server, two)
 
 
 async def test_consumers_of_the_dead_are_forgotten_once_they_have_nothing_pending(
@@ -605,8 +638,12 @@ async def test_a_stream_holds_its_window_and_the_rest_waits_in_the_database(
     assert sorted(taken) == sorted([*runs, *(hint.run_id for hint in hints)])
 
 
-async def test_low_priorities_do_not_starve(stage: Stage, server: Redis) -> None:
+async def test_low_priorities_do_not_starve(
+    stage: Stage, server: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """F21: one task in eight is the longest waiting."""
+    # What is given back because a claim took long stands behind the others: it has not waited any more.
+    monkeypatch.setattr(publisher, "HOLD_S", 100.0)
     coordinator = await stage.coordinator()
     low = await waiting(stage.store, 3, priority=0)
     coordinator.dispatch.offered(low)

@@ -86,7 +86,7 @@ async def test_a_stream_cut_at_any_message_loses_and_doubles_nothing(
     worker = a_connected(far, [network.port])
     network.strike(fault, way, number)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         await worker.work_off(runs, far)
 
     assert network.struck.is_set()
@@ -139,7 +139,7 @@ async def test_work_goes_on_at_another_server_when_one_is_killed(
     for service in (far.side if at_first else other).services:
         await far.running.kill(service)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         await moved.work_off(runs, far)
 
     for run_id in runs:
@@ -161,11 +161,22 @@ async def test_a_dead_connection_is_noticed_before_leases_end(
     worker.gateway._servers = (f"127.0.0.1:{server.port}",)  # the other address of the same name
     network.strike(fault, way)
 
-    began = asyncio.get_running_loop().time()
-    verdicts = await worker.gateway.heartbeat(worker.info.id, worker.beats(), IDLE)
+    awake = 0
+
+    async def count() -> None:
+        """Tenths of a second, but one alone for as long as the machine stands still: the others' time stops, too."""
+        nonlocal awake
+        while True:
+            await asyncio.sleep(0.1)
+            awake += 1
+
+    async with asyncio.TaskGroup() as group:
+        counting = group.create_task(count())
+        verdicts = await worker.gateway.heartbeat(worker.info.id, worker.beats(), IDLE)
+        counting.cancel()
 
     assert list(verdicts) == [OK]
-    assert asyncio.get_running_loop().time() - began < 10  # the length of a lease
+    assert awake < 100  # the length of a lease
     await worker.work_off([run_id], far)
     assert len(worker.began) == 1
 
@@ -188,8 +199,12 @@ async def test_an_answer_that_nobody_waits_for_gives_its_leases_back(far: Desk) 
                     break
 
         assert asked.cancelled()
-        async with asyncio.timeout(5):
-            [lease] = await worker.gateway.lease(worker.info.id, 1)
+        async with asyncio.timeout(
+            60
+        ):  # a call of its own ends after a while, on a slow machine before it is back
+            while not (leases := await worker.gateway.lease(worker.info.id, 1)):
+                pass
+        [lease] = leases
         assert (lease.run_id, lease.attempt) == (run_id, 1)
         await worker.gateway.report(worker.info.id, [report(lease)], 0)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit, urlunsplit
 
@@ -29,11 +29,11 @@ from tests.support.store import (
     seq_of,
 )
 
+from tenuto.adapters.postgres import connecting, opening, routines
 from tenuto.adapters.postgres import mending as module
-from tenuto.adapters.postgres import opening
 from tenuto.adapters.postgres.address import read_address
 from tenuto.adapters.postgres.engine import PostgresEngine
-from tenuto.adapters.postgres.routines import Routines, make
+from tenuto.adapters.postgres.routines import Routine, Routines, make
 from tenuto.adapters.postgres.shared import Shared, open_shared
 from tenuto.adapters.sql.store import SqlStore
 from tenuto.app.database import Opened, open_database
@@ -148,8 +148,9 @@ async def test_functions_that_vanish_again_at_once_are_made_after_a_while(
 ) -> None:
     pauses: list[int] = []
 
-    def next_us(_: Backoff) -> int:
-        pauses.append(1)
+    def next_us(backoff: Backoff) -> int:
+        if backoff is engine._mending._backoff:  # others wait for locks, or for connections
+            pauses.append(1)
         return 200_000
 
     monkeypatch.setattr(Backoff, "next_us", next_us)
@@ -320,3 +321,36 @@ async def test_processes_that_find_them_missing_together_make_them_once(
 
     assert all(await asyncio.gather(*(one() for _ in range(4))))
     assert await count(engine) == len(engine.sequences())
+
+
+async def test_who_starts_while_another_makes_them_slowly_waits_for_it(
+    server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several servers start at once on a new database and a slow machine: none of them ends by that."""
+    monkeypatch.setitem(connecting._BOUNDS, "lock_timeout", "20")  # ms: it is over at once
+    url, again, looked = server.create_database(), asyncio.Event(), []
+    await prepare(read_address(url), [START], YEARS_US)
+    there = routines._there
+
+    async def counted(link: connecting.Link, wanted: Sequence[Routine]) -> dict[str, bool]:
+        looked.append(1)
+        if len(looked) == 2:  # it has given up the first wait, and tries anew
+            again.set()
+        return await there(link, wanted)
+
+    monkeypatch.setattr(routines, "_there", counted)
+    async with opening.linked(read_address(url), name="other") as other:
+        await other.raw.execute(
+            f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; {routines._LOCK}"
+        )
+        async with asyncio.TaskGroup() as group:
+            trying = group.create_task(again.wait())
+            starting = group.create_task(
+                open_shared(read_address(url), name="tests", draw=lambda: 0.5, upgrade_first=False)
+            )
+            starting.add_done_callback(lambda _: again.set())
+            await trying
+            await other.raw.execute("COMMIT")
+    shared = starting.result()
+    assert shared.engine.routines.all
+    await shared.engine.close()

@@ -66,6 +66,13 @@ async def eventually(engine: PostgresEngine, space: str, seconds: float = 60.0) 
                 await asyncio.sleep(0.02)
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is given up because the machine stood still: the tests of these bounds set them anew."""
+    monkeypatch.setattr(module, "ACQUIRE_S", 100.0)
+    monkeypatch.setattr(module, "AGAIN_S", 100.0)
+
+
 class Door:
     """Jobs wait before it in their transactions while it is shut (`async with`): their connections are busy for as long
     as a test wants, whatever the machine does meanwhile.
@@ -155,10 +162,7 @@ async def test_many_jobs_go_side_by_side(engine: PostgresEngine) -> None:
     assert await count(engine, "many") == 20
 
 
-async def test_D6_heartbeats_pass_where_commits_wait(
-    engine: PostgresEngine, door: Door, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "ACQUIRE_S", 100.0)
+async def test_D6_heartbeats_pass_where_commits_wait(engine: PostgresEngine, door: Door) -> None:
     async with asyncio.TaskGroup() as group, door:
         busy = [group.create_task(engine.write(door.wait())) for _ in range(6)]
         await door.until_waited_at(2)
@@ -208,7 +212,7 @@ async def test_D8_a_storm_of_cancellations_costs_no_connection(engine: PostgresE
             await asyncio.sleep(0.002 * round_)
             for caller in callers:
                 caller.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await engine.write(add("storm", "last"))
     assert await count(engine, "storm") >= 1
 
@@ -232,10 +236,8 @@ async def test_C7_a_lost_race_runs_the_whole_job_again(engine: PostgresEngine, s
     assert await count(engine, f"race-{state}") == 1
 
 
-async def test_C7_tries_are_bounded(
-    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "AGAIN_S", 100.0)  # by their number, not by the time that they take
+async def test_C7_tries_are_bounded(engine: PostgresEngine) -> None:
+    """By their number here, not by the time that they take."""
     tries = 0
 
     def job() -> Steps[None]:
@@ -275,6 +277,8 @@ async def test_C11_a_lock_that_somebody_keeps_is_not_waited_for_for_ever(
     monkeypatch.setattr(module, "AGAIN_S", 1.0)
     await engine.write(add("kept"))
     async with opening.linked(shelved.address, name="other") as other:
+        # Also if the machine stands still: the server would end a transaction that is idle for 10 s.
+        await other.raw.execute("SET idle_in_transaction_session_timeout = 0")
         await other.raw.execute("BEGIN; DELETE FROM aliases WHERE namespace = 'kept'")
         with pytest.raises(Unavailable, match="waited too long for a lock"):
             await engine.write(
@@ -441,9 +445,8 @@ async def test_D4_a_standby_that_took_over_is_told_before_anything_is_read_from_
 
 
 async def test_C11_whoever_asks_how_it_stands_waits_behind_nothing(
-    shelved: ShelvedDatabase, door: Door, monkeypatch: pytest.MonkeyPatch
+    shelved: ShelvedDatabase, door: Door
 ) -> None:
-    monkeypatch.setattr(module, "ACQUIRE_S", 100.0)
     async with opened(shelved.url, pool=3) as engine, asyncio.TaskGroup() as group, door:
         slow = [group.create_task(engine.write(door.wait())) for _ in range(6)]
         await door.until_waited_at(2)

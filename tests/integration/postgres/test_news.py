@@ -120,7 +120,7 @@ async def test_E2_a_word_between_the_servers_farewell_and_its_end_costs_the_conn
         )  # else its answer is the farewell, and it hangs up by itself
         held = through.hold_ends()
         await asyncio.to_thread(shelved.server.execute, _END_LISTENERS)
-        assert await asyncio.to_thread(held.wait, 10)
+        assert await asyncio.to_thread(held.wait, 60)
         # Until the farewell is read and the next word may go.
         await asyncio.sleep(2 * module.GAP_US / 1_000_000)
         news.tell(Topic.DUE)

@@ -142,9 +142,22 @@ def slow() -> int:
     assert max(pauses) <= 2, "who dies by its work comes back soon"
 
 
-async def test_work_is_spread_over_the_processes() -> None:
-    async with a_staff(STAFF_APP, count=2) as staff:
-        leases = [staff.gateway.offer("anap", {"seconds": 0.2}) for _ in range(10)]
+async def test_work_is_spread_over_the_processes(tmp_path: Path) -> None:
+    text = """
+@app.task
+def waits(begun: str, go: str) -> int:
+    open(begun, "x").close()
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    return os.getpid()
+"""
+    begun, go = [tmp_path / f"begun-{n}" for n in range(10)], tmp_path / "go"
+    async with a_staff(app_of(tmp_path, text), count=2) as staff:
+        leases = [staff.gateway.offer("waits", {"begun": str(b), "go": str(go)}) for b in begun]
+        # None ends before the last is given away.
+        while not all(each.exists() for each in begun):  # noqa: ASYNC110  nobody announces it
+            await asyncio.sleep(0.02)
+        go.touch()
 
         pids = [await staff.gateway.output(each) for each in leases]
         assert {pids.count(pid) for pid in pids} == {5}

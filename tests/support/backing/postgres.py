@@ -297,6 +297,7 @@ class _Server:
     def crash(self) -> None:
         """Kill the postmaster alone, then wait for its backends, which watch for that."""
         assert self._kept is not None, "it is not running"
+        self._kept.send(signal.SIGSTOP)  # or it would have one more when they have been counted
         backends = descendants(self._kept.pid)
         self._kept.send(signal.SIGKILL)
         self._kept.wait(10)
@@ -307,8 +308,10 @@ class _Server:
                 ended(pid, 10)  # none is let near the data beside them
 
     def signal_all(self, number: signal.Signals) -> None:
-        """One signal to the postmaster, then to its children."""
-        for pid in (self.pid, *descendants(self.pid)):
+        """One signal to the postmaster, then to its children: none comes to be once it is stopped."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+        for pid in descendants(self.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 

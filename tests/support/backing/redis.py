@@ -223,7 +223,8 @@ def start_redis(
         settings["requirepass"] = password
     count = int(cluster)  # True is one
     if count:
-        settings |= {"cluster-enabled": "yes", "cluster-node-timeout": "2000"}
+        # Long: a node that a busy machine lets wait is not down.
+        settings |= {"cluster-enabled": "yes", "cluster-node-timeout": "30000"}
     settings |= options or {}
     nodes = [_start_somewhere(kind, settings) for _ in range(max(1, count))]
     made = Redis(nodes, password, clustered=bool(count))

@@ -112,6 +112,8 @@ async def _conduct(campaign: Campaign, cluster: Cluster, say: Callable[[str], No
         while time.monotonic() < until:
             await asyncio.to_thread(faults.heal)
             await asyncio.sleep(0.05)
+        if "postgres" in faults.scene.busy:
+            continue  # a frozen one answers nobody, and nobody but this loop heals it
         if starting.done() and await asyncio.to_thread(_is_over, cluster, campaign.runs):
             break
     struck_s = time.monotonic() - began

@@ -120,3 +120,61 @@ def test_an_interrupt_while_an_engine_starts_ends_it(
     again = Engine(tmp_path / "t.db")
     again.start()
     again.stop()
+
+
+def test_an_interrupt_before_it_is_waited_for_ends_an_engine_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name == "tenuto-engine":
+            raise KeyboardInterrupt
+
+    engine = Engine(tmp_path / "t.db")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(threading.Thread, "start", interrupted)
+        engine.start()
+
+    again = Engine(tmp_path / "t.db")  # the file is free
+    again.start()
+    again.stop()
+
+
+def test_what_is_asked_as_the_loop_closes_is_told_that_the_engine_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its callback is in the loop, which runs no more: whoever waits would wait for ever."""
+    engine = Engine(":memory:")
+    engine.start()
+    asking, closing, asked = threading.Event(), threading.Event(), threading.Event()
+    hand_in, loop, answers = asyncio.run_coroutine_threadsafe, engine._loop, []
+    assert loop is not None
+    close = loop.close
+
+    def late(*args: Any) -> Any:
+        asking.set()
+        closing.wait()
+        return hand_in(*args)
+
+    def closed() -> None:
+        closing.set()
+        asked.wait()
+        close()
+
+    def ask() -> None:
+        coroutine = asyncio.sleep(0)
+        answers.append(engine.call(coroutine))
+        asked.set()
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", late)
+    monkeypatch.setattr(loop, "close", closed)
+    asker = threading.Thread(target=ask)
+    asker.start()
+    asking.wait()
+    engine.stop()
+    asker.join()
+
+    with pytest.raises(Unavailable, match="the engine has ended: it was stopped"):
+        answers[0].result()

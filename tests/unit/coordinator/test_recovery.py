@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.support.graphs import graph, value
 from tests.support.house import house
 from tests.support.store import TurnedClock
 
+from tenuto.coordinator import timers
 from tenuto.machine.events import Deadline
 from tenuto.model.definition import Work
 
 HOUR = 3_600_000_000
 
 
-async def test_a_lease_on_its_way_when_the_sleep_began_is_not_given_to_another() -> None:
+async def test_a_lease_on_its_way_when_the_sleep_began_is_not_given_to_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The timers' own look, had while the clock is turned, would be the first to see the lease.
+    monkeypatch.setattr(timers, "POLL_US", HOUR)
     clock = TurnedClock()
-    async with house(clock=clock) as h:
+    async with house(clock=clock, lease_us=HOUR) as h:
         h.recovery.holds = lambda _: False
         hand = await h.hire(["a"])
         [run_id] = await h.begin(graph("a"))

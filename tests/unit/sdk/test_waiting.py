@@ -7,13 +7,15 @@ from collections.abc import Iterator
 import pytest
 
 from tenuto import Tenuto
+from tenuto.sdk import waiting
 from tenuto.sdk.waiting import waits_of
 from tenuto.testing import engine
 
 
 @pytest.fixture
-def app() -> Iterator[Tenuto]:
-    """An app with one task."""
+def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tenuto]:
+    """An app with one task, whose engine may take as long as it likes to say why a run goes on."""
+    monkeypatch.setattr(waiting, "LOOK_S", 60.0)
     made = Tenuto(":memory:")
 
     @made.task

@@ -203,12 +203,13 @@ def a_config(folder: Path, setting: str) -> pytest.Config:
 
 @pytest.fixture
 def importing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a test imports and puts on the path is gone after it."""
+    """What a test imports and puts on the path is gone after it, and what others imported by these names before it."""
     monkeypatch.setattr(sys, "path", [*sys.path])
-    before = set(sys.modules)
+    for name in ("app", "other"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     yield
-    for name in {"app", "other"} & (set(sys.modules) - before):
-        del sys.modules[name]
+    for name in ("app", "other"):
+        sys.modules.pop(name, None)
 
 
 @pytest.mark.usefixtures("importing")

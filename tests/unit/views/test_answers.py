@@ -202,10 +202,11 @@ def test_a_waiting_node_tells_for_what_and_how_to_end_it(world: World) -> None:
     assert (node["state"], node["waits_for"]) == ("waiting", "event paid key k")
     assert node["command"] == "tenuto event send paid --key k"
     world.ask(world.engine.commands.cancel(run_id))
+    world.ask(world.engine.commands.wait(run_id))  # it would be counted by other tests on its way
 
 
 def test_dead_tasks_are_listed_with_their_error(world: World) -> None:
-    run_id = world.start(2)
+    older, run_id = world.start(2), world.start(2)
 
     tasks = world.ask(world.answers.list_tasks(states=["dead"], limit=1))
     following = world.ask(world.answers.list_tasks(states=["dead"], cursor=tasks["next"]))
@@ -213,6 +214,7 @@ def test_dead_tasks_are_listed_with_their_error(world: World) -> None:
     [task] = tasks["items"]
     assert (task["run_id"], task["node"], task["state"]) == (run_id, "bad", "dead")
     assert task["error"]["message"] == "it burns"
+    assert following["items"][0]["run_id"] == older
     assert run_id not in [each["run_id"] for each in following["items"]]
 
 

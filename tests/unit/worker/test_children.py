@@ -21,7 +21,13 @@ from tests.support.worker import Crew, a_crew, turns_until
 from tests.unit.worker.expiring import LONG_US, run_out
 
 from tenuto.ports.gateway import Lease, NoteKind, Success
-from tenuto.worker import children
+from tenuto.worker import children, runner
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing waits until the last child is gone, on however slow a machine."""
+    monkeypatch.setattr(children, "_CLOSE_S", 60.0)
 
 
 @pytest.fixture
@@ -345,8 +351,10 @@ async def test_a_drain_lets_an_attempt_end_and_leaves_no_process(
 
 
 async def test_a_drain_that_is_over_gives_the_attempt_back_after_its_process_is_gone(
-    fifo: Path,
+    fifo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for patience in ("_UNWIND_US", "_LAST_US"):  # the kill leaves a fifth of a second of them
+        monkeypatch.setattr(runner, patience, LONG_US)
     async with a_crew({"ignores": tasks.ignores_terminate}, process=True, drain_us=1) as crew:
         lease = crew.gateway.offer("ignores", {"fifo": str(fifo)})
         [pid] = await heard(fifo)
@@ -474,6 +482,4 @@ async def test_a_death_that_somebody_else_has_waited_for_is_still_a_death(fifo: 
 
 
 def test_a_stopped_child_is_killed_before_the_runner_gives_up_on_unwinding_work() -> None:
-    from tenuto.worker import runner
-
     assert children.KILL_AFTER_S * 1_000_000 < runner._UNWIND_US

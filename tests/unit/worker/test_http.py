@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import socket
@@ -375,7 +376,14 @@ async def test_a_failure_names_method_and_address_without_query_and_credentials(
     assert long.message.startswith("GET http://127.0.0.1:1/" + "x" * 199 + "…: ")
 
 
-async def test_a_name_that_nobody_knows_is_connect(executor: HttpExecutor) -> None:
+async def test_a_name_that_nobody_knows_is_connect(
+    executor: HttpExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    # Not the machine's own: one without a network may be silent for longer than a connection may take.
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown)
     found = await failure(executor, "http://nowhere.invalid/")
 
     assert (found.code, found.retryable) == ("connect", True)

@@ -11,9 +11,16 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from tests.support.process_tasks import until_dead
 
+from tenuto.worker import launching
 from tenuto.worker.handle import Broken, Handle, Plan
 from tenuto.worker.launching import Launched, Launcher, python, spawn_piped
 from tenuto.worker.relay import Relay
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing waits until the launcher is gone: one that is left is a warning in another test."""
+    monkeypatch.setattr(launching, "_CLOSE_S", 60.0)
 
 
 @pytest.fixture
@@ -105,7 +112,8 @@ async def test_pipes_go_to_and_from_it(launcher: Launcher) -> None:
     os.close(lock)
 
     assert await piped.stdout.readline() == b"ready\n"
-    assert piped.pid > 0
+    while not piped.pid:  # noqa: ASYNC110  the launcher tells it, and may be slower than the process
+        await asyncio.sleep(0.01)
     piped.stdin.close()
     assert await piped.wait() == piped.returncode == 5
 
@@ -171,7 +179,8 @@ async def test_a_task_process_begun_after_the_launchers_death_is_broken_and_not_
 
 async def test_a_start_that_is_cancelled_leaves_no_process_behind(launcher: Launcher) -> None:
     starting = asyncio.create_task(
-        spawn_piped(launcher, [sys.executable, "-c", "import sys; sys.stdin.read()"], (), ())
+        # Not one that reads: it would end by itself where its input does, if it were quicker than the kill.
+        spawn_piped(launcher, [sys.executable, "-c", "import time; time.sleep(60)"], (), ())
     )
     await asyncio.sleep(0)  # its pipes are being connected
     [launched] = launcher._launched.values()

@@ -37,20 +37,31 @@ class Desk:
 
 
 async def test_what_gathers_is_handed_in_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noter, "GATHER_S", 0.01)
+    gathers, gathered = asyncio.Event(), asyncio.Event()
+
+    async def gather(_: float) -> None:
+        gathers.set()
+        await gathered.wait()
+
+    monkeypatch.setattr(asyncio, "sleep", gather)
     desk = Desk()
     desk.open.set()
     desk.noter.listen()
     running = asyncio.create_task(desk.noter.run())
     await asyncio.to_thread(desk.say, "one")
+    await gathers.wait()
     desk.say("two")
+    gathered.set()
     await desk.asked.wait()
     running.cancel()
 
     assert (desk.calls, desk.texts) == (1, ["one", "two"])
 
 
-async def test_a_flush_waits_for_what_is_on_its_way_and_hands_in_the_rest() -> None:
+async def test_a_flush_waits_for_what_is_on_its_way_and_hands_in_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(noter, "FLUSH_S", 600)
     desk = Desk()
     desk.say("one")
     first = asyncio.create_task(desk.noter.flush())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import asyncpg
 
@@ -25,9 +26,11 @@ from tenuto.adapters.sql.migrate import (
 from tenuto.model.errors import Conflict, NotFound, Unavailable
 from tenuto.ports.database import VERSION_MIN
 
+T = TypeVar("T")
+
 PACKAGE = "tenuto.adapters.postgres.migrations"
 PATIENCE_S = 60.0
-"""How long a migration waits for others, in tries of lock_timeout."""
+"""How long a migration waits for others, and who makes functions or partitions, in tries of lock_timeout."""
 _UPGRADE = "bring it up: tenuto db upgrade"
 NOW = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
 _REGISTER = """
@@ -92,9 +95,9 @@ async def upgrade(address: Address) -> tuple[str, ...]:
     done: list[str] = []
     async with linked(address, name="tenuto db upgrade") as link:
         await _require_version(link, address)
-        await _patiently(lambda: _prepare(link, address))
+        await patiently(lambda: _prepare(link, address))
         while due := due_migrations(known, await _applied(link), where=address.shown):
-            if await _patiently(lambda: _apply(link, address, due[0])):
+            if await patiently(lambda: _apply(link, address, due[0])):
                 done.append(f"{due[0].version:04}_{due[0].name}")
     return tuple(done)
 
@@ -105,7 +108,7 @@ async def read_now(link: Link) -> int:
     return now
 
 
-async def _patiently(work: Callable[[], Awaitable[bool]]) -> bool:
+async def patiently(work: Callable[[], Awaitable[T]]) -> T:
     """Do it again while others hold a lock that it needs. Raises what it raised last."""
     loop = asyncio.get_running_loop()
     until = loop.time() + PATIENCE_S

@@ -23,6 +23,7 @@ import asyncpg
 
 from tenuto.adapters.postgres.address import Address
 from tenuto.adapters.postgres.connecting import Link
+from tenuto.adapters.postgres.opening import patiently
 from tenuto.adapters.sql.engine import Param, Step
 from tenuto.adapters.sql.sequences import Checked
 
@@ -160,8 +161,12 @@ def _follow(found: Routine, first: int, texts: Sequence[str], at: int) -> list[i
 async def make(link: Link, routines: Sequence[Routine]) -> bool:
     """Make those that are not there. False: this user may not, or may not call those that another one made.
 
-    Raises other errors of the driver.
+    Waits for another process that makes them just now, however slowly. Raises other errors of the driver.
     """
+    return await patiently(lambda: _make(link, routines))
+
+
+async def _make(link: Link, routines: Sequence[Routine]) -> bool:
     raw = link.raw
     await raw.execute(link.begin)  # through a pooler the schema is known within a transaction only
     try:

@@ -83,7 +83,7 @@ async def open_shared(
     async with opening.linked(address, name=name) as link:
         await opening.check_schema(link, address)
         now = await opening.read_now(link)
-        await ensure(link, now=now)
+        await opening.patiently(lambda: ensure(link, now=now))
         warnings = await _warnings(link.raw.fetchval, pool)
         bounced = link.bounced
     clock = DbClock()

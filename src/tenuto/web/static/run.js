@@ -10,6 +10,7 @@ import { nodeOf, view } from "/static/runview.js";
 import { FINAL } from "/static/words.js";
 
 const READ_MS = 120; // messages that come together are one reading; a large run is read less often
+const LOOK_MS = 5_000; // that somebody takes a task which is ready is no message: it is looked for
 const NOTES_MAX = 5_000;
 const REDRAW_NODES_MAX = 300;
 
@@ -63,8 +64,13 @@ export async function showRun(context, id) {
     await read();
     if (!FINAL.has(state.run.state)) attend();
   };
+  let asked = 0;
+  let shown = 0;
   const read = async () => {
+    const mine = (asked += 1);
     const fresh = await get(base);
+    if (mine < shown) return; // overtaken by a later one
+    shown = mine;
     const before = nodeOf(state);
     state.run = fresh;
     state.graph?.paint(fresh.nodes);
@@ -136,6 +142,9 @@ export async function showRun(context, id) {
   const pace = setInterval(() => {
     if (!FINAL.has(state.run.state) && state.run.nodes.length <= REDRAW_NODES_MAX) draw();
   }, 1000);
+  const look = setInterval(() => {
+    if (!FINAL.has(state.run.state) && state.run.nodes.some((line) => line.state === "ready")) reading.ask();
+  }, LOOK_MS);
   const escape = (event) => {
     if (event.key === "Escape" && state.chosen && !document.querySelector("dialog[open]")) actions.choose("");
   };
@@ -143,6 +152,7 @@ export async function showRun(context, id) {
   context.onLeave(() => {
     live.stop();
     clearInterval(pace);
+    clearInterval(look);
     document.removeEventListener("keydown", escape);
   });
 

@@ -50,19 +50,33 @@ export async function showRuns(context) {
   };
 
   const changed = (run) => {
-    if (state.paused) state.missed.set(run.run_id, run);
-    else merge(state, run);
+    if (!state.paused) merge(state, run);
+    else if (fits(state.filter, run) || [...state.runs, ...state.missed.values()].some((known) => known.run_id === run.run_id)) {
+      state.missed.set(run.run_id, run);
+    }
     schedule(draw);
     count.ask();
   };
   // What changed between the first page and the stream's beginning is in no message.
   let lostOnce = true;
+  /** @type {Set<string> | null} whom the stream told of while a page was under way: what that says may be older */
+  let heard = null;
   const catchUp = async () => {
     lostOnce = false;
-    for (const run of (await get("/runs", query(""))).items) changed(run);
+    const newer = (heard = new Set());
+    try {
+      for (const run of (await get("/runs", query(""))).items) if (!newer.has(run.run_id)) changed(run);
+    } catch {
+      lostOnce = true; // the stream notices that the server is gone
+    }
+    if (heard === newer) heard = null;
   };
   const live = follow("/runs/events", {
-    on: (event, run) => event === "run" && changed(run),
+    on: (event, run) => {
+      if (event !== "run") return;
+      heard?.add(run.run_id);
+      changed(run);
+    },
     poll: async () => {
       for (const run of (await get("/runs", query(""))).items) changed(run);
     },
