@@ -229,13 +229,20 @@ def test_13_all_instances_of_a_fixed_list_are_done_first(play: Play) -> None:
 
 @pytest.mark.parametrize("parts", [[], ["wing"], ["a", "b", "c", "d", "e"]])
 def test_14_the_input_says_how_many_instances(play: Play, parts: list[str]) -> None:
-    run = play.end(14, parts=parts)
+    company = False
+    while not company:
+        run = play.end(14, parts=parts)
 
-    assert run.result() == parts
-    assert run.path() == ["inspect", "fly"]
-    met = [done["met"] for done in run.node("inspect").output]
-    assert all(len(others) < 4 for others in met)  # never all five at once
-    assert any(met) is (len(parts) > 1)  # so `alone`, on which others below rely, does see company
+        assert run.result() == parts
+        assert run.path() == ["inspect", "fly"]
+        met = [done["met"] for done in run.node("inspect").output]
+        assert all(len(others) < 4 for others in met)  # never all five at once
+        company = any(met)
+        if len(parts) < 2:
+            assert not company
+            break
+        # `alone`, on which others below rely, does see company; but it looks for 50 ms, and a machine may stall for
+        # longer between two starts: then once more.
 
 
 def test_15_the_list_grows_while_instances_are_at_work(play: Play) -> None:

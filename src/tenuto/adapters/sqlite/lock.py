@@ -21,7 +21,8 @@ _ASKERS_S = 5.0
 """How long those are waited for who only ask for the holder: they share the lock for some microseconds, unless the
 machine stops them in between. An engine shares it with nobody, and is not waited for.
 """
-
+_FORKS_S = 1.0
+"""How long a child of this very process is waited for that has the lock file from its fork to its exec."""
 
 _HELD: set[tuple[int, int]] = set()
 """Lock files that this process has. Not told by the noted pid: two containers may both be process 1."""
@@ -173,7 +174,19 @@ def _identity(fd: int) -> tuple[int, int]:
 
 
 def _take(fd: int) -> None:
-    """Raises BlockingIOError: an engine has it."""
+    """Raises BlockingIOError: an engine has it, or a process that one left behind."""
+    until = time.monotonic() + _FORKS_S
+    while True:
+        try:
+            return _take_from_askers(fd)
+        except BlockingIOError:
+            given_up = _noted(fd).pid == str(os.getpid()) and _identity(fd) not in _HELD
+            if not given_up or time.monotonic() > until:
+                raise
+        time.sleep(_PAUSE_S)
+
+
+def _take_from_askers(fd: int) -> None:
     until = time.monotonic() + _ASKERS_S
     while True:
         try:

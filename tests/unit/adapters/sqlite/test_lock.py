@@ -175,6 +175,27 @@ def test_a_child_keeps_the_lock_that_it_inherited(tmp_path: Path) -> None:
     FileLock(database).release()
 
 
+def test_a_process_that_is_being_started_keeps_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its fork to its exec it has all that we have open, also what we close meanwhile."""
+    database = tmp_path / "tenuto.db"
+    lock = FileLock(database)
+    child = os.dup(lock.fd)
+    lock.release()
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            os.close(child)
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=pause, monotonic=lambda: sum(pauses)))
+
+    FileLock(database).release()
+    assert len(pauses) == 3
+
+
 def test_the_lock_of_a_dead_process_is_free(tmp_path: Path) -> None:
     database = tmp_path / "tenuto.db"
     program = (
