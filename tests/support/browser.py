@@ -53,14 +53,15 @@ def chromium() -> Iterator[Browser]:
 class Server:
     """`tenuto dev` in a folder, which may be killed and started again. `url` is there once it serves."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **env: str) -> None:
         self.folder = folder
         self.url = ""
+        self._env = {"NO_COLOR": "1", **env}
         self._dev: Dev | None = None
 
     def start(self, *, port: int = 0) -> None:
         """Start it and wait until it says where it serves."""
-        self._dev = Dev(self.folder, ".", port=port, env={"NO_COLOR": "1"})
+        self._dev = Dev(self.folder, ".", port=port, env=self._env)
         try:
             self.url = self._dev.__enter__().url
         except BaseException:

@@ -50,31 +50,29 @@ export async function showRuns(context) {
   };
 
   const changed = (run) => {
+    const isKnown = state.missed.has(run.run_id) || state.runs.some((known) => known.run_id === run.run_id);
     if (!state.paused) merge(state, run);
-    else if (fits(state.filter, run) || [...state.runs, ...state.missed.values()].some((known) => known.run_id === run.run_id)) {
-      state.missed.set(run.run_id, run);
-    }
+    else if (isKnown || fits(state.filter, run)) state.missed.set(run.run_id, run);
     schedule(draw);
     count.ask();
   };
   // What changed between the first page and the stream's beginning is in no message.
   let lostOnce = true;
-  /** @type {Set<string> | null} whom the stream told of while a page was under way: what that says may be older */
-  let heard = null;
+  let heard = new Set(); // whom the stream told of since the page was asked for: what that says may be older
   const catchUp = async () => {
     lostOnce = false;
     const newer = (heard = new Set());
     try {
-      for (const run of (await get("/runs", query(""))).items) if (!newer.has(run.run_id)) changed(run);
+      const { items } = await get("/runs", query(""));
+      if (heard === newer) for (const run of items) if (!newer.has(run.run_id)) changed(run);
     } catch {
       lostOnce = true; // the stream notices that the server is gone
     }
-    if (heard === newer) heard = null;
   };
   const live = follow("/runs/events", {
     on: (event, run) => {
       if (event !== "run") return;
-      heard?.add(run.run_id);
+      heard.add(run.run_id);
       changed(run);
     },
     poll: async () => {
