@@ -144,9 +144,8 @@ class Engine:
         try:
             thread.start()
             begun.result()
-        except (
-            BaseException
-        ):  # a Ctrl-C may come before we wait, and also before the thread has begun
+        except BaseException:
+            # A Ctrl-C may come before we wait, and also before the thread has begun.
             self._told = True
             if thread.is_alive():
                 self.stop(grace_s=0)

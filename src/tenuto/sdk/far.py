@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 
 from tenuto.model.errors import InvalidInput, NotFound, TenutoError, Unavailable
 from tenuto.model.states import FINAL_RUN_STATES, RunState
@@ -50,20 +51,19 @@ class FarLink:
     def __init__(self, url: str) -> None:
         self.url = check_address(url)
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._remote: Remote | None = None
+        self._line: _Line | None = None
+        self._here = threading.local()
         LINKS.add(self)
 
     @property
     def is_open(self) -> bool:
         """Whether there may be connections."""
-        return self._loop is not None
+        return self._line is not None
 
     async def ask(self, make: Callable[[Remote], Coroutine[Any, Any, _T]]) -> _T:
         """Run a coroutine over the server on the thread's loop; called on any loop."""
-        if asyncio.get_running_loop() is self._loop:
-            return await make(self._known())
+        if self._line_here() is not None:
+            return await self._made(make)
         asked = self._hand_in(self._made(make))
         try:
             return await asyncio.wrap_future(asked)
@@ -95,41 +95,55 @@ class FarLink:
     def close(self) -> None:
         """Close the connections and end the thread. The next call opens anew."""
         with self._lock:
-            loop, thread, remote = self._loop, self._thread, self._remote
-            self._loop = self._thread = self._remote = None
-        if loop is None or thread is None:
+            line, self._line = self._line, None
+        if line is None:
             return
-        asyncio.run_coroutine_threadsafe(_end(remote), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+        asyncio.run_coroutine_threadsafe(_end(line), line.loop).result()
+        line.loop.call_soon_threadsafe(line.loop.stop)
+        line.thread.join()
+        line.loop.close()
 
     def forget(self) -> None:
         """In a forked child: the thread stayed with the parent."""
         self._lock = threading.Lock()
-        self._loop = self._thread = self._remote = None
+        self._line = None
 
     async def _made(self, make: Callable[[Remote], Coroutine[Any, Any, _T]]) -> _T:
-        return await make(self._known())
-
-    def _known(self) -> Remote:
-        """Called on the thread's loop only."""
-        if self._remote is None:
+        line = self._line_here()
+        assert line is not None, "called on the thread's loop only"
+        if line.remote is None:
             from tenuto.app.access import token_of
 
-            self._remote = Remote(self.url, token=token_of(load().auth))
-        return self._remote
+            line.remote = Remote(self.url, token=token_of(load().auth))
+        return await make(line.remote)
+
+    def _line_here(self) -> _Line | None:
+        """The one whose thread this is; it may be closing, and another one open already."""
+        line: _Line | None = getattr(self._here, "line", None)
+        return line
 
     def _hand_in(self, coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
         """Have it run on the thread's loop. Under the lock: a loop that is being closed takes nothing more."""
         with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="tenuto-client", daemon=True
-                )
-                self._thread.start()
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            if self._line is None:
+                self._line = _Line(self._live)
+            self._line.handed.add(coroutine)
+            return asyncio.run_coroutine_threadsafe(coroutine, self._line.loop)
+
+    def _live(self, line: _Line) -> None:
+        self._here.line = line
+        line.loop.run_forever()
+
+
+class _Line:
+    """From one opening to its closing: the thread, its loop, and the connections on it."""
+
+    def __init__(self, live: Callable[[_Line], None]) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.remote: Remote | None = None
+        self.handed: WeakSet[Coroutine[Any, Any, Any]] = WeakSet()
+        self.thread = threading.Thread(target=live, args=(self,), name="tenuto-client", daemon=True)
+        self.thread.start()
 
 
 class Far:
@@ -409,16 +423,16 @@ async def _together(made: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
     return [task.result() for task in tasks]
 
 
-async def _end(remote: Remote | None) -> None:
+async def _end(line: _Line) -> None:
     """Whoever still waits learns that the client was closed: before the loop stops, which would leave him waiting."""
-    me = asyncio.current_task()
-    others = [task for task in asyncio.all_tasks() if task is not me]
-    for task in others:
+    # Not what these have started in their turn, which ends with them: a library may not bear to have it cancelled.
+    waiting = [task for task in asyncio.all_tasks() if task.get_coro() in line.handed]
+    for task in waiting:
         task.cancel()
-    if others:
-        await asyncio.wait(others)
-    if remote is not None:
-        await remote.close()
+    if waiting:
+        await asyncio.wait(waiting)
+    if line.remote is not None:
+        await line.remote.close()
 
 
 def _text(source: Source) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from tenuto import Tenuto
 from tenuto.model.errors import Conflict, InvalidDefinition, InvalidInput, NotFound, Unavailable
 from tenuto.sdk import waiting
 from tenuto.sdk.failures import RunFailed
+from tenuto.sdk.far import FarLink
+from tenuto.sdk.remote import Remote
 from tenuto.worker.registry import Registry, TaskError
 
 FAIL = """
@@ -252,6 +256,76 @@ def test_closing_ends_a_wait_with_its_reason(server: Server) -> None:
     assert run.status() == "running", "the next verb opens anew"
     run.cancel()
     app.close()
+
+
+@pytest.mark.parametrize("pauses", [(0, 0), (0,) * 5, (0.05,)])
+def test_closing_waits_for_whoever_cleans_up_after_it(pauses: Sequence[float]) -> None:
+    """As an HTTP client does: were the loop stopped meanwhile, he would wait for ever."""
+    link, waits = FarLink("http://127.0.0.1:1"), threading.Event()
+    told: list[BaseException] = []
+
+    async def wait() -> None:
+        try:
+            waits.set()
+            await asyncio.Event().wait()
+        finally:
+            for pause in pauses:
+                await asyncio.sleep(pause)
+
+    def waiter() -> None:
+        try:
+            link.wait(wait(), "result")
+        except BaseException as error:
+            told.append(error)
+
+    thread = threading.Thread(target=waiter)
+    thread.start()
+    assert waits.wait(30)
+    link.close()
+    thread.join()
+
+    assert [str(error) for error in told] == ["the client was closed while it waited"]
+
+
+def test_what_begins_while_it_is_closed_leaves_no_connection_for_the_next(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection belongs to the loop on which it was made, and that one ends."""
+    link, busy, go = FarLink(server.url), threading.Event(), threading.Event()
+    handed: queue.Queue[None] = queue.Queue()
+    hand_in = asyncio.run_coroutine_threadsafe
+
+    def seen(*given: Any) -> Any:
+        try:
+            return hand_in(*given)
+        finally:
+            handed.put(None)
+
+    async def block() -> None:
+        busy.set()
+        go.wait()
+
+    async def ask() -> None:
+        await link.ask(Remote.health)
+
+    def quietly(coroutine: Coroutine[Any, Any, None]) -> None:
+        with suppress(Unavailable):
+            link.wait(coroutine, "open")
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", seen)
+    threads = []
+    for target, given in ((quietly, [block()]), (quietly, [ask()]), (link.close, [])):
+        threads.append(threading.Thread(target=target, args=given))
+        threads[-1].start()
+        handed.get()  # in this order on the loop, which stands still
+        busy.wait()
+    go.set()
+    for thread in threads:
+        thread.join()
+
+    assert not link.is_open
+    link.wait(ask(), "open")
+    link.close()
 
 
 def test_where_nobody_listens_the_cure_is_named() -> None:
