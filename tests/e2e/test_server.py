@@ -245,7 +245,8 @@ def test_without_redis_it_is_ready_and_says_what_it_lacks(
         lame = server.ask("/readyz")
         assert lame.status_code == 200
         [why] = lame.json()["degraded"]
-        assert why.startswith("dispatch by redis: ")  # and then what was seen last: a lost connection, or nobody there
+        # And then what was seen last: a lost connection, or nobody there.
+        assert why.startswith("dispatch by redis: ")
         assert f"redis://127.0.0.1:{redis.port}" in why
         redis.start()
         until(lambda: server.ask("/readyz").json()["degraded"] == [])

@@ -942,9 +942,8 @@ def test_what_cannot_be_read_as_a_request_is_a_problem_too(
 ) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
         answer = b""
-        with suppress(
-            ConnectionError
-        ):  # it hangs up as soon as it knows, and need not have read all by then
+        # It hangs up as soon as it knows, and need not have read all by then.
+        with suppress(ConnectionError):
             client.sendall(sent)
         with suppress(ConnectionError):
             while part := client.recv(65_536):

@@ -276,9 +276,8 @@ async def test_who_waits_for_a_run_that_he_has_just_started_asks_the_store_nothi
             told.append(await here.core.commands.wait(run_id, fresh=True))
 
         reads = here.engine.reads
-        waiting = Begun(
-            wait()
-        )  # not a turn of the loop, in which the coordinator's own looks would be counted, too
+        # Not a turn of the loop, in which the coordinator's own looks would be counted, too.
+        waiting = Begun(wait())
         assert here.engine.reads == reads
         crowd.hire(journal, ["work"])
         await there.core.commands.send_event("go", "k", "1")

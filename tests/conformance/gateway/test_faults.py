@@ -199,9 +199,8 @@ async def test_an_answer_that_nobody_waits_for_gives_its_leases_back(far: Desk) 
                     break
 
         assert asked.cancelled()
-        async with asyncio.timeout(
-            60
-        ):  # a call of its own ends after a while, on a slow machine before it is back
+        # A call ends by itself after a while, on a slow machine before it is back.
+        async with asyncio.timeout(60):
             while not (leases := await worker.gateway.lease(worker.info.id, 1)):
                 pass
         [lease] = leases

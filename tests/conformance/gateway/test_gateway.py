@@ -129,9 +129,8 @@ async def test_a_cancelled_request_loses_nothing(desk: Desk) -> None:
             await asyncio.wait([asking, begun])
 
         if asking.cancelled():
-            async with asyncio.timeout(
-                60
-            ):  # a call of its own ends after a while, on a slow machine without
+            # A call ends by itself after a while, on a slow machine without any.
+            async with asyncio.timeout(60):
                 while not (leases := await gateway.lease(worker.id, 1)):
                     pass
             assert leases[0].attempt == 1
