@@ -13,6 +13,7 @@ from tests.support.backing.ports import free_port
 from tests.support.gateway import MemoryGateway
 from tests.support.gateways import IDLE, a_worker, beat, report
 from tests.support.streams import a_server
+from tests.support.tcp import a_tcp_server
 from tests.support.worker import Half
 
 from tenuto.adapters.local.dice import SystemDice
@@ -349,10 +350,8 @@ async def test_rest_in_the_place_of_the_workers_port_is_refused_with_the_cure() 
         await reader.read(24)
         writer.write(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n")
         await writer.drain()
-        writer.close()
 
-    rest = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with rest, a_client(rest.sockets[0].getsockname()[1]) as gateway:
+    async with a_tcp_server(answer) as port, a_client(port) as gateway:
         with pytest.raises(
             Refused, match="workers go to the server's --grpc-port, by default 50051"
         ):

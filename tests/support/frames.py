@@ -47,7 +47,7 @@ class Frames:
         self._lines: set[_Line] = set()
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
@@ -67,9 +67,13 @@ class Frames:
         self._fault = (way, self.messages[way] + number, fault)
         self.struck.clear()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Known before its task begins: one that never does would be closed by nobody.
         line = _Line(self, writer)
         self._lines.add(line)
+        line.task = asyncio.get_running_loop().create_task(self._serve(line, reader))
+
+    async def _serve(self, line: _Line, reader: asyncio.StreamReader) -> None:
         try:
             await line.run(reader)
         finally:
@@ -93,6 +97,7 @@ class _Line:
         self._proxy = proxy
         self._writers = [client]
         self._vanished: set[Way] = set()
+        self.task: asyncio.Task[None]
 
     async def run(self, reader: asyncio.StreamReader) -> None:
         try:

@@ -22,6 +22,7 @@ from tests.support.scripted import (
     scripted,
     stream,
 )
+from tests.support.tcp import a_tcp_server
 
 from tenuto.model.errors import Conflict, InvalidDefinition, InvalidInput, NotFound, Unavailable
 from tenuto.model.version import VERSION
@@ -292,12 +293,11 @@ async def test_where_nobody_listens_the_cure_is_named() -> None:
 async def test_a_port_for_workers_is_no_rest_and_said_to_be_one() -> None:
     """What a gRPC server sends first, whatever it is asked: HTTP/2's SETTINGS."""
 
-    def greet(_: object, writer: asyncio.StreamWriter) -> None:
+    async def greet(_: object, writer: asyncio.StreamWriter) -> None:
         writer.write(b"\x00\x00\x12\x04" + bytes(5) + b"\x00\x03\x7f\xff\xff\xff" * 3)
-        writer.close()
 
-    async with await asyncio.start_server(greet, "127.0.0.1", 0) as served:
-        url = f"http://127.0.0.1:{served.sockets[0].getsockname()[1]}"
+    async with a_tcp_server(greet) as port:
+        url = f"http://127.0.0.1:{port}"
         async with Remote(url) as remote:
             with pytest.raises(Unavailable) as raised:
                 await remote.get_run("r")
