@@ -857,7 +857,9 @@ async def test_a_death_between_any_two_steps_loses_nothing(
             await survivor.take_for(0.3)
 
     assert await leased(stage) == sorted(runs)
-    await until(lambda: _left(shared) == 0)
+    async with asyncio.timeout(SOON_S):
+        while _left(shared):  # what came twice on a slow machine goes once it is read
+            assert await survivor.take_for(0.3) == []
 
 
 def _left(server: Redis) -> int:
