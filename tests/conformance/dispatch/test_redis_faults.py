@@ -687,7 +687,7 @@ async def test_a_slot_that_moves_is_followed(stage: Stage, cluster: Redis) -> No
     assert sorted(await coordinator.take(10)) == expected
     await in_use(coordinator)
     runs = await queued(stage, coordinator, 5)
-    assert cluster.command("XLEN", STREAM, node=other) == ":5"
+    assert int(cluster.command("XLEN", STREAM, node=other)[1:]) >= 5  # more, if some came twice
     assert sorted(await coordinator.take(5)) == runs
 
 
