@@ -24,7 +24,7 @@ from tenuto.ports.store import Granted, GrantRequest
 
 Kind = Literal["database", "valkey", "redis", "cluster"]
 LEASE_US = 600_000_000
-SOON_S = 20.0
+SOON_S = 60.0
 """For what takes a second at most: a limit on hangs, not a promise."""
 
 

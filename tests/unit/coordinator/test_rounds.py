@@ -66,16 +66,16 @@ async def test_the_pause_after_a_failure_ends_when_it_is_time_to_stop() -> None:
 
     rounds, stopping = Rounds(NAME, a_setting(), failed=lambda _: None), asyncio.Event()
     stopping.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         for _ in range(100):
             assert await rounds.go(work, stopping) is None
 
 
 async def test_whoever_waits_is_woken_when_it_is_time_to_stop() -> None:
     stopping, one, two = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    async with asyncio.timeout(5), woken(stopping, one, two):
+    async with asyncio.timeout(60), woken(stopping, one, two):
         asyncio.get_running_loop().call_soon(stopping.set)
         await one.wait()
         await two.wait()
-    async with asyncio.timeout(5), woken(asyncio.Event(), one):
+    async with asyncio.timeout(60), woken(asyncio.Event(), one):
         pass  # and its end waits for nothing

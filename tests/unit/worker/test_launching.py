@@ -171,7 +171,7 @@ async def test_a_task_process_begun_after_the_launchers_death_is_broken_and_not_
     await lost.wait()
     handle = Handle(launcher, Relay(), Plan(argv=python("pass"), order={}), listener)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         with pytest.raises(Broken):
             await handle.ready
         await listener.buried.wait()

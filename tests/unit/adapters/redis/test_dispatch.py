@@ -58,5 +58,5 @@ async def test_a_reader_of_a_slot_that_nobody_wants_ends_though_its_cancel_was_s
 
     dispatch._end(slot)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await asyncio.wait([task])
