@@ -476,7 +476,7 @@ def test_what_is_not_there_is_said_with_a_way_on(server: Server, opened: Open, p
     said = re.compile("^(No (run|workflow)|There is no page) ")
     expect(page.get_by_role("heading")).to_contain_text(said)
     page.get_by_role("link", name="All runs").click()
-    expect(page.get_by_role("heading", name="Runs")).to_be_visible()
+    expect(page.get_by_role("heading", name="Runs", exact=True)).to_be_visible()
 
 
 # -- a bad connection ------------------------------------------------------------------------------

@@ -108,10 +108,11 @@ class Doors:
 
     @cached_property
     def server(self) -> Server:
-        """A server with the workflows `echo` and `long`."""
+        """A server with the workflows `echo` and `long`, and a run: where there is none, that is what it says."""
         server = self._open.enter_context(serving())
         server.deploy(ECHO)
         server.deploy(PAUSE.format(name="long", time="1h"))
+        server.wait(server.start("echo", {"n": 1}))
         return server
 
     @cached_property
