@@ -94,14 +94,14 @@ STAGES = (
     Stage("unit", 230, (pytest("tests/unit", workers=2),)),
     Stage("property", 200, (pytest("tests/property", workers=2),)),
     Stage("backing", 180, ((sys.executable, "scripts/backing.py"),)),
-    Stage("conformance", 700, (pytest("tests/conformance", workers=2),)),
+    Stage("conformance", 640, (pytest("tests/conformance", workers=2),)),
     Stage("browser", 150, ((sys.executable, "scripts/browser.py"),)),
     # Two at a time on two cores, since they wait for processes as much as they work.
     Stage("integration", 700, together_then_alone("tests/integration")),
     # A cluster has both cores already.
     Stage("chaos", 300, (pytest("tests/chaos"),)),
     Stage("e2e", 800, together_then_alone("tests/e2e")),
-    Stage("examples", 500, (pytest("tests/examples"),)),
+    Stage("examples", 450, (pytest("tests/examples"),)),
     Stage("docs", 60, ((PYTHON, "scripts/docs.py"),)),
     Stage("newest-python", 620, ((PYTHON, "scripts/newest_python.py"),)),
     # By name only.
