@@ -14,6 +14,7 @@ import pytest
 
 from tenuto.adapters.sqlite import engine as engines
 from tenuto.adapters.sqlite.engine import open_engine
+from tenuto.adapters.sqlite.lock import holder
 from tenuto.app.embedded import Engine
 from tenuto.model.errors import Conflict, Unavailable
 from tenuto.worker.registry import Registry
@@ -130,6 +131,8 @@ def test_an_interrupt_before_it_is_waited_for_ends_an_engine_too(
     def interrupted(thread: threading.Thread) -> None:
         start(thread)
         if thread.name == "tenuto-engine":
+            while holder(tmp_path / "t.db") is None:  # or the next one might have it first
+                time.sleep(0.001)
             raise KeyboardInterrupt
 
     engine = Engine(tmp_path / "t.db")
