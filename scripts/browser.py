@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 
+import backing
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# Another apt that is at work, as after a boot, is waited for; a download that breaks off is tried again.
-APT = ("apt-get", "-qq", "-o", "DPkg::Lock::Timeout=60", "-o", "Acquire::Retries=3")
-INSTALL = (*APT, "install", "-y", "--no-install-recommends", "chromium")
-UPDATE = (*APT, "update")
 CURE = "install Chromium (Debian, Ubuntu: apt-get install chromium) and run this again"
 
 
@@ -23,21 +20,12 @@ def find() -> str | None:
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
-def run(command: tuple[str, ...]) -> bool:
-    """Run a command of the package manager, without questions."""
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(command, env=quiet, stdout=subprocess.DEVNULL, check=False)
-    return done.returncode == 0
-
-
 def main() -> int:
     """Exit code 0: there is one."""
     found = find()
     if found is None and shutil.which("apt-get") and os.geteuid() == 0:
         print("browser: installing chromium; this takes a minute", flush=True)
-        if not run(INSTALL):
-            run(UPDATE)
-            run(INSTALL)
+        backing.install(("chromium",))
         found = find()
     if found is None:
         print(f"browser: there is no Chromium; {CURE}", file=sys.stderr)

@@ -52,8 +52,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=3, help="tests at the same time")
     wanted = parser.parse_args()
     order = wanted.order or secrets.randbelow(100_000) + 1
-    starving = wanted.share > 0
-    if starving and (not hasattr(os, "SCHED_IDLE") or os.geteuid() != 0):
+    if wanted.share and (not hasattr(os, "SCHED_IDLE") or os.geteuid() != 0):
         parser.error(
             "threads can be starved on Linux by root alone: run it as root, or with --share 0"
         )
@@ -63,7 +62,7 @@ def main() -> int:
                "-n", str(wanted.workers), "--dist", "worksteal", *wanted.tests]  # fmt: skip
     with hogs(wanted.hogs):
         tests = subprocess.Popen(command, cwd=ROOT)
-        with starved(tests.pid, wanted.share if starving else 0):
+        with starved(tests.pid, wanted.share):
             try:
                 return tests.wait()
             except KeyboardInterrupt:

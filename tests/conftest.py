@@ -11,18 +11,9 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-_UNTOLD = [
-    HealthCheck.too_slow,
-    HealthCheck.data_too_large,
-    HealthCheck.large_base_example,
-    HealthCheck.filter_too_much,
-]
-"""How a draw came about: by the load of the machine, and by how much Hypothesis may draw, which Schemathesis enlarges
-where its plugin is loaded."""
-
 # Every profile prints how to repeat a failure. No deadlines and no "too slow": a shared machine
 # may stall for any length, and that says nothing about the code.
-_SHARED = settings(deadline=None, print_blob=True, suppress_health_check=_UNTOLD)
+_SHARED = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 
 settings.register_profile("house", parent=_SHARED, max_examples=300)
 settings.register_profile("quick", parent=_SHARED, max_examples=20)

@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import sleep
 from types import ModuleType
 
 import pytest
 from tests.support.process_tasks import until_dead
+from tests.support.scripts import load_script
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = ROOT / "scripts"
+Load = Callable[[str], ModuleType]
 
 
 @pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Loader:
-    """Scripts import each other by plain name, as they do when one of them is run."""
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    return Loader(monkeypatch)
-
-
-class Loader:
+def load(monkeypatch: pytest.MonkeyPatch) -> Load:
     """Loads a script of scripts/ as a module."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
-
-    def __call__(self, name: str) -> ModuleType:
-        spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        self._monkeypatch.setitem(sys.modules, name, module)
-        spec.loader.exec_module(module)
-        return module
+    return partial(load_script, monkeypatch=monkeypatch)
 
 
 def python(code: str) -> tuple[str, ...]:
@@ -45,7 +30,7 @@ def python(code: str) -> tuple[str, ...]:
 
 
 def test_a_stage_over_its_budget_fails_and_is_ended_with_its_children(
-    load: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ci = load("ci")
     note = tmp_path / "pid"
@@ -69,7 +54,7 @@ def test_a_stage_over_its_budget_fails_and_is_ended_with_its_children(
 
 
 def test_a_stage_runs_all_its_commands_and_fails_if_one_of_them_does(
-    load: Loader, tmp_path: Path
+    load: Load, tmp_path: Path
 ) -> None:
     ci = load("ci")
     last = tmp_path / "last"
@@ -82,7 +67,7 @@ def test_a_stage_runs_all_its_commands_and_fails_if_one_of_them_does(
     assert last.exists()
 
 
-def test_no_tests_collected_is_a_failure(load: Loader, tmp_path: Path) -> None:
+def test_no_tests_collected_is_a_failure(load: Load, tmp_path: Path) -> None:
     ci = load("ci")
 
     result = ci.run_stage(
@@ -92,7 +77,7 @@ def test_no_tests_collected_is_a_failure(load: Loader, tmp_path: Path) -> None:
     assert result.verdict == "FAILED"
 
 
-def test_without_an_environment_no_other_stage_runs(load: Loader) -> None:
+def test_without_an_environment_no_other_stage_runs(load: Load) -> None:
     ci = load("ci")
     failing = ci.Stage("setup", 60, (python("raise SystemExit(1)"),))
 
@@ -101,7 +86,7 @@ def test_without_an_environment_no_other_stage_runs(load: Loader) -> None:
     assert [result.stage.name for result in results] == ["setup"]
 
 
-def test_the_full_list_fits_into_the_time_that_ci_has(load: Loader) -> None:
+def test_the_full_list_fits_into_the_time_that_ci_has(load: Load) -> None:
     """CI ends a run after 90 minutes, without a word about which stage was slow."""
     stages = [stage for stage in load("ci").STAGES if stage.always]
 
@@ -109,7 +94,7 @@ def test_the_full_list_fits_into_the_time_that_ci_has(load: Loader) -> None:
     assert sum(stage.budget_s for stage in stages) <= 80 * 60
 
 
-def test_make_and_ci_name_only_stages_that_exist(load: Loader) -> None:
+def test_make_and_ci_name_only_stages_that_exist(load: Load) -> None:
     known = {stage.name for stage in load("ci").STAGES}
     makefile = (ROOT / "Makefile").read_text()
     named = [line.split("ci.py ")[1].strip() for line in makefile.splitlines() if "ci.py " in line]
@@ -119,7 +104,7 @@ def test_make_and_ci_name_only_stages_that_exist(load: Loader) -> None:
 
 
 def test_a_missing_service_is_named_with_its_cure(
-    load: Loader, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    load: Load, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     backing = load("backing")
     absent = backing.Wanted("no-such-program", "no-such-package", "")
@@ -131,7 +116,7 @@ def test_a_missing_service_is_named_with_its_cure(
 
 
 def test_services_are_installed_without_being_started(
-    load: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A package manager that refuses first, as with old lists, and that notes what the policy said meanwhile."""
     backing = load("backing")
@@ -151,7 +136,7 @@ def test_services_are_installed_without_being_started(
 
 
 def test_a_policy_of_the_machines_own_is_left_as_it_is(
-    load: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backing = load("backing")
     policy = tmp_path / "policy"
@@ -164,7 +149,7 @@ def test_a_policy_of_the_machines_own_is_left_as_it_is(
     assert policy.read_text() == "mine"
 
 
-def test_a_shim_that_exists_but_fails_is_no_python(load: Loader, tmp_path: Path) -> None:
+def test_a_shim_that_exists_but_fails_is_no_python(load: Load, tmp_path: Path) -> None:
     newest = load("newest_python")
     broken, works = tmp_path / "broken", tmp_path / "works"
     for folder, text in ((broken, "exit 127"), (works, "echo 3 29 1")):
@@ -179,7 +164,7 @@ def test_a_shim_that_exists_but_fails_is_no_python(load: Loader, tmp_path: Path)
 
 
 def test_the_pythons_behind_a_version_managers_shims_are_looked_at(
-    load: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newest = load("newest_python")
     real = tmp_path / "versions" / "3.29.1" / "bin"
@@ -189,14 +174,14 @@ def test_the_pythons_behind_a_version_managers_shims_are_looked_at(
     assert real in newest.places()
 
 
-def test_an_older_or_equal_python_is_not_newer(load: Loader, tmp_path: Path) -> None:
+def test_an_older_or_equal_python_is_not_newer(load: Load, tmp_path: Path) -> None:
     newest = load("newest_python")
     (tmp_path / "python3.12").symlink_to(sys.executable)
 
     assert newest.newer_than((3, 12, 1), [tmp_path]) == []
 
 
-def test_pins_lose_everything_but_names_and_hashes(load: Loader) -> None:
+def test_pins_lose_everything_but_names_and_hashes(load: Load) -> None:
     pin = load("pin")
     answer = (
         "# made by a tool, in /some/where\n"
@@ -209,7 +194,7 @@ def test_pins_lose_everything_but_names_and_hashes(load: Loader) -> None:
     assert pin.cleaned(answer) == f"{pin.HEADER}orjson==3.13.0 \\\n    --hash=sha256:00\n"
 
 
-def test_a_setup_that_installs_says_so_before_it_does(load: Loader, tmp_path: Path) -> None:
+def test_a_setup_that_installs_says_so_before_it_does(load: Load, tmp_path: Path) -> None:
     """Through a pipe, with an interpreter that notes what was said by the time it is asked to install."""
     environment = load("environment")
     said = tmp_path / "said"
@@ -234,7 +219,7 @@ def test_a_setup_that_installs_says_so_before_it_does(load: Loader, tmp_path: Pa
 
 
 def test_an_environment_that_fits_is_left_alone(
-    load: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = load("environment")
     (tmp_path / "bin").mkdir()

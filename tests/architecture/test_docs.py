@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.support.scripts import load_script
 
 ROOT = Path(__file__).resolve().parents[2]
 NAV = 'site_name = "S"\ndocs_dir = "build/docs/pages"\nsite_dir = "build/docs/site"\nuse_directory_urls = false\n'
@@ -16,13 +15,7 @@ NAV = 'site_name = "S"\ndocs_dir = "build/docs/pages"\nsite_dir = "build/docs/si
 
 @pytest.fixture
 def docs(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_script", ROOT / "scripts" / "docs.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "docs_script", module)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("docs", monkeypatch)
 
 
 def a_repository(root: Path, **pages: str) -> None:

@@ -5,13 +5,13 @@ That every sentence has its test is the script's own verdict, which the lint sta
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.support.scripts import load_script
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "rules.py"
@@ -44,13 +44,7 @@ MARK = pytest.mark.rule("nowhere")
 
 @pytest.fixture
 def rules(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("rules", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "rules", module)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("rules", monkeypatch)
 
 
 def test_sentences_are_the_numbered_items_of_the_page(rules: ModuleType) -> None:

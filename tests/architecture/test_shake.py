@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -11,8 +10,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.support.scripts import SCRIPTS, load_script
 
-SHAKE = Path(__file__).resolve().parents[2] / "scripts" / "shake.py"
 TESTS = """
 import pytest
 from pathlib import Path
@@ -28,19 +27,16 @@ def test_last(): {last}
 
 @pytest.fixture
 def shake(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("shake", SHAKE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    spec.loader.exec_module(module)
-    return module
+    return load_script("shake", monkeypatch)
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     calm = ("--share", "0", "--hogs", "0", "--workers", "1")
     return subprocess.run(
-        [sys.executable, str(SHAKE), *words, *calm], capture_output=True, text=True, check=False
+        [sys.executable, str(SCRIPTS / "shake.py"), *words, *calm],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 

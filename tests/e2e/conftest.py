@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
+from tests.support.browser import chromium
 from tests.support.command import APP, APPROVAL, GREET, SLEEPY, Tenuto
 
 
@@ -16,6 +18,13 @@ def tenuto(tmp_path: Path) -> Tenuto:
     made = Tenuto(tmp_path)
     made.write(app_py=APP, greet_yaml=GREET, sleepy_yaml=SLEEPY, approval_yaml=APPROVAL)
     return made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A headless browser, for all pages of a file."""
+    with chromium() as found:
+        yield found
 
 
 @pytest.fixture

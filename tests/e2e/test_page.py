@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 from tests.support.backing.ports import free_port
-from tests.support.browser import Server, Watched, chromium, widths
+from tests.support.browser import Server, Watched, widths
 
 PROBE = '<img src=x onerror="window.pwned = 1">'
 APP = f'''
@@ -106,12 +106,6 @@ output: "${nodes.after.output}"
         f"  n{n}: {{type: join{f', needs: [n{n // 3}]' if n else ''}}}\n" for n in range(200)
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 def a_server(folder: Path) -> Server:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.support.browser import Server, Watched, chromium
+from tests.support.browser import Server, Watched
 
 APP = """
 import time
@@ -78,12 +78,6 @@ nodes:
 """,
 }
 Open = Callable[..., Watched]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

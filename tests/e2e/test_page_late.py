@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Route, expect
-from tests.support.browser import Server, chromium
+from tests.support.browser import Server
 
 APP = """
 import time
@@ -32,12 +32,6 @@ input: {type: object, properties: {name: {type: string}}}
 nodes:
   a: {type: task, task: gate, params: {name: "${input.name}"}}
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Request, expect
-from tests.support.browser import Watched, chromium
+from tests.support.browser import Watched
 from tests.support.rest import PAUSE, Server, serving
 
 from tenuto import web
@@ -21,12 +21,6 @@ HOUR = 3_600_000_000
 
 def token(scope: Scope = Scope.ADMIN) -> str:
     return create_token(AUTH, scope, lasts_us=HOUR)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture

@@ -52,7 +52,6 @@ class FarLink:
         self.url = check_address(url)
         self._lock = threading.Lock()
         self._line: _Line | None = None
-        self._here = threading.local()
         LINKS.add(self)
 
     @property
@@ -100,7 +99,7 @@ class FarLink:
             return
         asyncio.run_coroutine_threadsafe(_end(line), line.loop).result()
         line.loop.call_soon_threadsafe(line.loop.stop)
-        line.thread.join()
+        line.join()
         line.loop.close()
 
     def forget(self) -> None:
@@ -118,32 +117,32 @@ class FarLink:
         return await make(line.remote)
 
     def _line_here(self) -> _Line | None:
-        """The one whose thread this is; it may be closing, and another one open already."""
-        line: _Line | None = getattr(self._here, "line", None)
-        return line
+        """The one of ours whose thread this is; it may be closing, and another one open already."""
+        here = threading.current_thread()
+        return here if isinstance(here, _Line) and here.link is self else None
 
     def _hand_in(self, coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
         """Have it run on the thread's loop. Under the lock: a loop that is being closed takes nothing more."""
         with self._lock:
             if self._line is None:
-                self._line = _Line(self._live)
+                self._line = _Line(self)
+                self._line.start()
             self._line.handed.add(coroutine)
             return asyncio.run_coroutine_threadsafe(coroutine, self._line.loop)
 
-    def _live(self, line: _Line) -> None:
-        self._here.line = line
-        line.loop.run_forever()
 
-
-class _Line:
+class _Line(threading.Thread):
     """From one opening to its closing: the thread, its loop, and the connections on it."""
 
-    def __init__(self, live: Callable[[_Line], None]) -> None:
+    def __init__(self, link: FarLink) -> None:
+        super().__init__(name="tenuto-client", daemon=True)
+        self.link = link
         self.loop = asyncio.new_event_loop()
         self.remote: Remote | None = None
         self.handed: WeakSet[Coroutine[Any, Any, Any]] = WeakSet()
-        self.thread = threading.Thread(target=live, args=(self,), name="tenuto-client", daemon=True)
-        self.thread.start()
+
+    def run(self) -> None:
+        self.loop.run_forever()
 
 
 class Far:

@@ -168,7 +168,7 @@ def all_hinted(server: Redis, count: int) -> bool:
         "local seen, n = {}, 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
         "local run = e[2][2] if not seen[run] then seen[run] = true n = n + 1 end end return n"
     )
-    if int(server.command("XLEN", STREAM)[1:]) < count:
+    if length(server) < count:
         return False
     return server.command("EVAL", script, "1", STREAM) == f":{count}"
 
@@ -211,14 +211,14 @@ async def test_a_failover_to_an_older_copy_loses_and_repeats_nothing(
 
 
 async def until_empty(server: Redis, coordinator: Coordinator) -> None:
-    """Until nothing is in the stream. What came twice on a slow machine goes once it is read: nobody gets it."""
-    async with asyncio.timeout(60):
-        while length(server):
+    """Until nothing is in the streams. What came twice on a slow machine goes once it is read: nobody gets it."""
+    async with asyncio.timeout(SOON_S):
+        while any(length(server, stream) for stream in Slot("default", 0).streams):
             assert await coordinator.take_for(0.05) == []
 
 
-def length(server: Redis) -> int:
-    return int(server.command("XLEN", STREAM)[1:])
+def length(server: Redis, stream: str = STREAM, **where: int) -> int:
+    return int(server.command("XLEN", stream, **where)[1:])
 
 
 async def test_a_single_lost_hint_is_offered_again(stage: Stage, server: Redis) -> None:
@@ -483,7 +483,7 @@ async def test_an_entry_that_means_nothing_is_dropped(stage: Stage, server: Redi
     await asyncio.sleep(0.2)
     server.command("XADD", STREAM, "*", "what", "ever")
     runs = await queued(stage, coordinator, 0)
-    await until(lambda: server.command("XLEN", STREAM) == ":0")
+    await until(lambda: length(server) == 0)
     assert runs == []
 
 
@@ -630,9 +630,9 @@ async def test_a_stream_holds_its_window_and_the_rest_waits_in_the_database(
     runs = await queued(stage, coordinator, 0)
     hints = await waiting(stage.store, 700)
     coordinator.dispatch.offered(hints)
-    await until(lambda: server.command("XLEN", STREAM) == ":100")
+    await until(lambda: length(server) == 100)
     await asyncio.sleep(1.5)  # further looks add nothing
-    assert server.command("XLEN", STREAM) == ":100"
+    assert length(server) == 100
 
     taken = await coordinator.take(700, at_once=50, seconds=60)
     assert sorted(taken) == sorted([*runs, *(hint.run_id for hint in hints)])
@@ -687,7 +687,7 @@ async def test_a_slot_that_moves_is_followed(stage: Stage, cluster: Redis) -> No
     assert sorted(await coordinator.take(10)) == expected
     await in_use(coordinator)
     runs = await queued(stage, coordinator, 5)
-    assert int(cluster.command("XLEN", STREAM, node=other)[1:]) >= 5  # more, if some came twice
+    assert length(cluster, node=other) >= 5  # more, if some came twice
     assert sorted(await coordinator.take(5)) == runs
 
 
@@ -857,13 +857,7 @@ async def test_a_death_between_any_two_steps_loses_nothing(
             await survivor.take_for(0.3)
 
     assert await leased(stage) == sorted(runs)
-    async with asyncio.timeout(SOON_S):
-        while _left(shared):  # what came twice on a slow machine goes once it is read
-            assert await survivor.take_for(0.3) == []
-
-
-def _left(server: Redis) -> int:
-    return sum(int(server.command("XLEN", stream)[1:]) for stream in Slot("default", 0).streams)
+    await until_empty(shared, survivor)
 
 
 async def test_E9_a_row_that_no_hint_can_be_made_of_leaves_the_database_to_hand_out(

@@ -230,51 +230,15 @@ async def test_a_wait_that_runs_out_leaves_the_run_alone(
         await run.acancel()
 
 
-def test_closing_ends_a_wait_with_its_reason(server: Server) -> None:
-    app = Tenuto(server.url)
-    run = app.start(AWAIT, {"order": "10"})
+def close_while_it_waits(
+    link: Any, coroutine: Coroutine[Any, Any, None], waits: threading.Event
+) -> None:
+    """Wait for it in a thread, close the client under that, and see what the thread is told."""
     told: list[BaseException] = []
-    waits = threading.Event()
-
-    async def wait() -> None:
-        waits.set()
-        await app.far.outcomes([run.id])  # type: ignore[union-attr]
 
     def waiter() -> None:
         try:
-            app.link.wait(wait(), "result")
-        except BaseException as error:
-            told.append(error)
-
-    thread = threading.Thread(target=waiter)
-    thread.start()
-    assert waits.wait(30)
-    app.close()
-    thread.join(30)
-
-    assert [type(error) for error in told] == [Unavailable]
-    assert run.status() == "running", "the next verb opens anew"
-    run.cancel()
-    app.close()
-
-
-@pytest.mark.parametrize("pauses", [(0, 0), (0,) * 5, (0.05,)])
-def test_closing_waits_for_whoever_cleans_up_after_it(pauses: Sequence[float]) -> None:
-    """As an HTTP client does: were the loop stopped meanwhile, he would wait for ever."""
-    link, waits = FarLink("http://127.0.0.1:1"), threading.Event()
-    told: list[BaseException] = []
-
-    async def wait() -> None:
-        try:
-            waits.set()
-            await asyncio.Event().wait()
-        finally:
-            for pause in pauses:
-                await asyncio.sleep(pause)
-
-    def waiter() -> None:
-        try:
-            link.wait(wait(), "result")
+            link.wait(coroutine, "result")
         except BaseException as error:
             told.append(error)
 
@@ -284,7 +248,39 @@ def test_closing_waits_for_whoever_cleans_up_after_it(pauses: Sequence[float]) -
     link.close()
     thread.join()
 
-    assert [str(error) for error in told] == ["the client was closed while it waited"]
+    assert [type(error) for error in told] == [Unavailable]
+    assert str(told[0]) == "the client was closed while it waited"
+
+
+def test_closing_ends_a_wait_with_its_reason(server: Server) -> None:
+    app = Tenuto(server.url)
+    run = app.start(AWAIT, {"order": "10"})
+    waits = threading.Event()
+
+    async def wait() -> None:
+        waits.set()
+        await app.far.outcomes([run.id])  # type: ignore[union-attr]
+
+    close_while_it_waits(app.link, wait(), waits)
+    assert run.status() == "running", "the next verb opens anew"
+    run.cancel()
+    app.close()
+
+
+@pytest.mark.parametrize("pauses", [(0, 0), (0,) * 5, (0.05,)])
+def test_closing_waits_for_whoever_cleans_up_after_it(pauses: Sequence[float]) -> None:
+    """As an HTTP client does: were the loop stopped meanwhile, he would wait for ever."""
+    link, waits = FarLink("http://127.0.0.1:1"), threading.Event()
+
+    async def wait() -> None:
+        try:
+            waits.set()
+            await asyncio.Event().wait()
+        finally:
+            for pause in pauses:
+                await asyncio.sleep(pause)
+
+    close_while_it_waits(link, wait(), waits)
 
 
 def test_what_begins_while_it_is_closed_leaves_no_connection_for_the_next(

@@ -175,30 +175,25 @@ def _identity(fd: int) -> tuple[int, int]:
 
 def _take(fd: int) -> None:
     """Raises BlockingIOError: an engine has it, or a process that one left behind."""
-    until = time.monotonic() + _FORKS_S
+    began = time.monotonic()
     while True:
         try:
-            return _take_from_askers(fd)
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            given_up = _noted(fd).pid == str(os.getpid()) and _identity(fd) not in _HELD
-            if not given_up or time.monotonic() > until:
+            if time.monotonic() - began >= _patience_s(fd):
                 raise
         time.sleep(_PAUSE_S)
 
 
-def _take_from_askers(fd: int) -> None:
-    until = time.monotonic() + _ASKERS_S
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise
-        else:
-            return
+def _patience_s(fd: int) -> float:
+    """How long whoever has it is waited for."""
+    try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # refused as long as an engine has it
-        fcntl.flock(fd, fcntl.LOCK_UN)
-        time.sleep(_PAUSE_S)
+    except BlockingIOError:
+        given_up = _noted(fd).pid == str(os.getpid()) and _identity(fd) not in _HELD
+        return _FORKS_S if given_up else 0.0
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return _ASKERS_S
 
 
 def _noted(fd: int) -> Holder:

@@ -50,9 +50,9 @@ export async function showRuns(context) {
   };
 
   const changed = (run) => {
-    const isKnown = state.missed.has(run.run_id) || state.runs.some((known) => known.run_id === run.run_id);
+    const isKnown = () => state.missed.has(run.run_id) || state.runs.some((known) => known.run_id === run.run_id);
     if (!state.paused) merge(state, run);
-    else if (isKnown || fits(state.filter, run)) state.missed.set(run.run_id, run);
+    else if (fits(state.filter, run) || isKnown()) state.missed.set(run.run_id, run);
     schedule(draw);
     count.ask();
   };
